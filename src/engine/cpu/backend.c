@@ -119,9 +119,8 @@ void ls_cpu_backend_print_others(const ls_instance *self,
 
 static void print_runs(cpu_backend *self, ls_text *text) {
   ls_mutex_lock(&self->lock);
-  for (ls_instance *at = self->instances; at != NULL; at = at->next) {
+  for (ls_instance *at = self->instances; at != NULL; at = at->next)
     if (LS_CPU_SEEN(at->is_running)) ls_cpu_print_whereabouts(at, text);
-  }
   ls_mutex_unlock(&self->lock);
 }
 

@@ -71,11 +71,10 @@ static void emit_results(ls_cpu_compiler *self, ls_cpu_scope *scope) {
         ls_cpu_new_base(self, LS_CPU_OUTPUT, (uint32_t)i,
                         ls_cpu_ref_size(body, body->results[i]));
     if (!check_whole(self, from, target)) return;
-    if (is_written(self, from)) {
+    if (is_written(self, from))
       copy_early(self, early++, target, from);
-    } else {
+    else
       ls_cpu_emit_copy(self, NULL, target, from);
-    }
   }
   size_t result = program->num_outputs;
   for (size_t i = 0; i < program->num_uses && !ls_cpu_failed(self); ++i) {
@@ -99,9 +98,8 @@ static void emit_program(ls_cpu_compiler *self) {
   // Reserves position 0, which emission returns after a failure, and positions
   // for early copies.
   size_t places = 1 + self->program->num_outputs;
-  for (size_t i = 0; i < self->program->num_uses; ++i) {
+  for (size_t i = 0; i < self->program->num_uses; ++i)
     places += self->program->uses[i].written;
-  }
   while (places-- > 0)
     ls_cpu_emit(self, LS_CPU_NOTHING, NULL);
   bind_parameters(self, &scope);
@@ -131,12 +129,10 @@ static void release_compiler(ls_cpu_compiler *self) {
 static bool has_stack_at_border(const ls_program *program) {
   const ls_graph *body = program->body;
   bool found = false;
-  for (size_t i = 0; i < body->num_parameters; ++i) {
+  for (size_t i = 0; i < body->num_parameters; ++i)
     found |= ls_graph_type(body, body->parameters[i]).dtype == LS_DTYPE_VARIANT;
-  }
-  for (size_t i = 0; i < body->num_results; ++i) {
+  for (size_t i = 0; i < body->num_results; ++i)
     found |= ls_graph_type(body, body->results[i]).dtype == LS_DTYPE_VARIANT;
-  }
   return found;
 }
 
@@ -226,9 +222,8 @@ static ls_status check_program(const ls_program *program) {
         program->num_inputs, program->num_uses, program->num_outputs, written,
         body->num_parameters, body->num_results);
   }
-  if (has_stack_at_border(program)) {
+  if (has_stack_at_border(program))
     return ls_unimplemented("a stack enters or leaves the program");
-  }
   return ls_ok();
 }
 

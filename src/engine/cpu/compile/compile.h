@@ -6,7 +6,7 @@
 // storages: buffers without an address. A ref of a graph maps to a storage;
 // reshapes, captures and region parameters share that of their operand.
 // storage.c then lets storages share memory where that saves a copy, plan.c
-// assigns addresses, and finish.c writes the executable.
+// assigns addresses and writes the executable.
 //
 // Positions are indices of instructions. Lane code follows its launch and join,
 // so every stream is a range of positions.
@@ -253,12 +253,6 @@ void ls_cpu_emit_post(ls_cpu_compiler *self, const ls_graph *graph,
 void ls_cpu_emit_merge(ls_cpu_compiler *self, ls_cpu_scope *scope,
                        const ls_node *node);
 
-// ---- parts.c ---------------------------------------------------------------
-// Decides if threads run parts of the lanes, whose code is [begin, end), and
-// the size of these parts.
-void ls_cpu_choose_parts(ls_cpu_compiler *self, ls_cpu_launch *launch,
-                         uint32_t begin, uint32_t end);
-
 // ---- batching.c ------------------------------------------------------------
 typedef struct ls_cpu_region ls_cpu_region;
 // Emits the op with its replicas as one batch; returns false, with nothing
@@ -275,10 +269,6 @@ void ls_cpu_forget_accesses(ls_cpu_compiler *self);
 // root storages.
 void ls_cpu_share_storages(ls_cpu_compiler *self);
 
-// ---- given.c ---------------------------------------------------------------
-// Finds results of host calls that can be read in the kernel's memory. Called
-// by ls_cpu_share_storages after the removal of copies.
-void ls_cpu_find_given(ls_cpu_compiler *self);
 uint32_t ls_cpu_root(const ls_cpu_compiler *self, uint32_t storage);
 // Finds the first and last position at which a root storage is live; returns
 // false if it is never used.
@@ -328,7 +318,6 @@ bool *ls_cpu_targets(ls_cpu_compiler *self);
 // Gives every storage its place and the executable its sizes.
 void ls_cpu_plan_memory(ls_cpu_compiler *self);
 
-// ---- finish.c --------------------------------------------------------------
 // Writes instructions, places and constants into the executable.
 void ls_cpu_finish(ls_cpu_compiler *self);
 

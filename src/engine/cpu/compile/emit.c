@@ -57,9 +57,8 @@ static ls_status make_kernel_plan(const ls_node *node, const ls_type *in,
 static ls_type *input_types(const ls_graph *graph, const ls_node *node,
                             ls_arena *temp) {
   ls_type *in = ls_arena_new_array(temp, ls_type, node->num_inputs);
-  for (uint32_t i = 0; in != NULL && i < node->num_inputs; ++i) {
+  for (uint32_t i = 0; in != NULL && i < node->num_inputs; ++i)
     in[i] = ls_graph_type(graph, node->inputs[i]);
-  }
   return in;
 }
 
@@ -104,13 +103,11 @@ static void spread_step(ls_cpu_compiler *self, const ls_cpu_use *use,
   }
   spread->first = use->first;
   size_t *stride = spread->strides;
-  for (size_t i = 0; step->reads && i < plan->num_in; ++i) {
+  for (size_t i = 0; step->reads && i < plan->num_in; ++i)
     *stride++ = use->is_whole[i] ? 0 : ls_cpu_type_size(plan->in[i]);
-  }
   if (step->shared_in != LS_CPU_NONE) *stride++ = shared;
-  for (unsigned i = step->begin; i < step->end; ++i) {
+  for (unsigned i = step->begin; i < step->end; ++i)
     *stride++ = ls_cpu_type_size(plan->out[i]);
-  }
   if (step->shared_out != LS_CPU_NONE) *stride++ = shared;
   instruction->loop = ls_cpu_per_lane_loop;
   instruction->params = spread;
@@ -248,9 +245,8 @@ static void emit_kernel(ls_cpu_compiler *self, ls_cpu_scope *scope,
   uint32_t *inputs =
       ls_arena_new_array(&self->temp, uint32_t, node->num_inputs);
   if (!ls_cpu_has_memory(self, in != NULL && inputs != NULL)) return;
-  for (uint32_t i = 0; i < node->num_inputs; ++i) {
+  for (uint32_t i = 0; i < node->num_inputs; ++i)
     inputs[i] = ls_cpu_storage_of(self, scope, node->inputs[i]);
-  }
   ls_cpu_use use;
   ls_status status =
       ls_cpu_prepare_use(self, scope->graph, node, in, node->outputs, &use);
@@ -302,9 +298,8 @@ void ls_cpu_emit_node(ls_cpu_compiler *self, ls_cpu_scope *scope,
 }
 
 void ls_cpu_emit_graph(ls_cpu_compiler *self, ls_cpu_scope *scope) {
-  for (size_t i = 0; i < scope->graph->num_nodes && !ls_cpu_failed(self); ++i) {
+  for (size_t i = 0; i < scope->graph->num_nodes && !ls_cpu_failed(self); ++i)
     ls_cpu_emit_node(self, scope, scope->graph->nodes[i]);
-  }
 }
 
 // ---- Stacks ----------------------------------------------------------------
@@ -333,9 +328,8 @@ void ls_cpu_emit_stack(ls_cpu_compiler *self, ls_cpu_scope *scope,
                            : is_push ? LS_CPU_STACK_PUSH
                                      : LS_CPU_STACK_POP;
   const uint32_t position = ls_cpu_emit(self, code, node);
-  for (uint32_t i = 0; i < node->num_inputs; ++i) {
+  for (uint32_t i = 0; i < node->num_inputs; ++i)
     ls_cpu_read(self, ls_cpu_storage_of(self, scope, node->inputs[i]));
-  }
   for (unsigned i = 0; i < node->num_outputs; ++i) {
     const uint32_t storage =
         ls_cpu_new_storage(self, ls_cpu_type_size(node->outputs[i]));

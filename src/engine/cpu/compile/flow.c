@@ -28,9 +28,8 @@ static void enter_region(ls_cpu_compiler *self, const ls_cpu_scope *outer,
   const ls_graph *region = node->regions[r];
   ls_cpu_scope_init(self, out_scope, region);
   if (ls_cpu_failed(self)) return;
-  for (size_t i = 0; i < region->num_declared; ++i) {
+  for (size_t i = 0; i < region->num_declared; ++i)
     ls_cpu_bind_ref(self, out_scope, region->parameters[i], declared[i]);
-  }
   const uint64_t *captured = node->inputs + ls_node_captures(node, r);
   for (size_t i = 0; i < region->num_captures; ++i) {
     ls_cpu_bind_ref(self, out_scope,
@@ -59,9 +58,8 @@ static void emit_carry(ls_cpu_compiler *self, const ls_node *node,
       break;
     }
   }
-  for (uint32_t i = 0; i < count; ++i) {
+  for (uint32_t i = 0; i < count; ++i)
     ls_cpu_emit_copy(self, node, carried[i], from[i]);
-  }
 }
 
 // Makes the loop-carried storages, with their initial values.
@@ -146,9 +144,8 @@ void ls_cpu_emit_while(ls_cpu_compiler *self, ls_cpu_scope *scope,
   }
   ls_cpu_at(self, branch)->target = end;
   ls_cpu_at(self, jump)->target = top;
-  for (uint32_t i = 0; i < count; ++i) {
+  for (uint32_t i = 0; i < count; ++i)
     ls_cpu_bind_ref(self, scope, ls_ref(node->id, i), carried[i]);
-  }
 }
 
 // ---- Branches --------------------------------------------------------------
@@ -202,9 +199,8 @@ void ls_cpu_emit_cond(ls_cpu_compiler *self, ls_cpu_scope *scope,
   if (ls_cpu_failed(self)) return;
   ls_cpu_at(self, branch)->target = otherwise;
   ls_cpu_at(self, jump)->target = ls_cpu_here(self);
-  for (unsigned i = 0; i < node->num_outputs; ++i) {
+  for (unsigned i = 0; i < node->num_outputs; ++i)
     ls_cpu_bind_ref(self, scope, ls_ref(node->id, i), results[i]);
-  }
 }
 
 // ---- Host calls ------------------------------------------------------------

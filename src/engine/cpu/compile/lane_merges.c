@@ -162,13 +162,12 @@ void ls_cpu_emit_merge(ls_cpu_compiler *self, ls_cpu_scope *scope,
                        const ls_node *node) {
   const uint32_t value = ls_cpu_storage_of(self, scope, node->inputs[0]);
   if (ls_cpu_failed(self)) return;
-  if (self->share.replicas == 1) {
+  if (self->share.replicas == 1)
     ls_cpu_bind_ref(self, scope, ls_ref(node->id, 0), value);
-  } else if (self->in_lane) {
+  else if (self->in_lane)
     emit_meet(self, scope, node, value);
-  } else if (ls_cpu_merge_is_idempotent(node)) {
+  else if (ls_cpu_merge_is_idempotent(node))
     ls_cpu_bind_ref(self, scope, ls_ref(node->id, 0), value);
-  } else {
+  else
     emit_equal(self, scope, node, value);
-  }
 }

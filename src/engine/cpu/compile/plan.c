@@ -40,11 +40,9 @@ static size_t padded_size(size_t size) {
 // Removes the buffers that ended before `position`.
 static void expire_blocks(arena_plan *arena, uint32_t position) {
   size_t kept = 0;
-  for (size_t i = 0; i < arena->count; ++i) {
-    if (arena->blocks[i].end >= position) {
+  for (size_t i = 0; i < arena->count; ++i)
+    if (arena->blocks[i].end >= position)
       arena->blocks[kept++] = arena->blocks[i];
-    }
-  }
   arena->count = kept;
 }
 
@@ -67,11 +65,9 @@ static size_t place_block(arena_plan *arena, size_t size, uint32_t end) {
 // Returns true if a lane may park while the storage is live.
 static bool crosses_park(const ls_cpu_compiler *self,
                          const ls_cpu_stretch *life) {
-  for (size_t i = 0; i < self->num_parks; ++i) {
-    if (life->begin < self->parks[i] && self->parks[i] <= life->end) {
+  for (size_t i = 0; i < self->num_parks; ++i)
+    if (life->begin < self->parks[i] && self->parks[i] <= life->end)
       return true;
-    }
-  }
   return false;
 }
 
@@ -114,18 +110,16 @@ static ls_status init_scan(ls_cpu_compiler *self, scan_state *out) {
   };
   if (out->first == NULL || out->next == NULL || out->lives == NULL ||
       out->shared.blocks == NULL || out->frame.blocks == NULL ||
-      out->scratch.blocks == NULL) {
+      out->scratch.blocks == NULL)
     return ls_out_of_memory();
-  }
   memset(out->first, 0xff, positions * sizeof(*out->first));
   // Goes from last to first, so that lists are in order of creation.
   for (uint32_t i = (uint32_t)count; i-- > 0;) {
     ls_cpu_storage *storage = &self->storages[i];
     ls_cpu_stretch *life = &out->lives[i];
     if (storage->home != LS_CPU_ARENA || storage->merged != i ||
-        !ls_cpu_extent(self, i, life)) {
+        !ls_cpu_extent(self, i, life))
       continue;
-    }
     storage->in_frame = storage->is_lane && crosses_park(self, life);
     out->next[i] = out->first[life->begin];
     out->first[life->begin] = i;
@@ -176,9 +170,8 @@ static uint32_t adder_of(const ls_cpu_compiler *self, const scan_state *scan,
   if (self->storages[root].size < LEAST_ADDED ||
       kernel->code != LS_CPU_KERNEL || !self->origins[life->begin].adds ||
       ls_cpu_root(self, self->operands[kernel->operand + kernel->num_in]) !=
-          root) {
+          root)
     return LS_CPU_NONE;
-  }
   uint32_t at = self->storages[root].first_access;
   for (; at != LS_CPU_NONE; at = self->accesses[at].next) {
     const uint32_t position = self->accesses[at].position;
@@ -187,9 +180,8 @@ static uint32_t adder_of(const ls_cpu_compiler *self, const scan_state *scan,
   for (uint32_t i = life->begin + 1; i < life->end; ++i) {
     const ls_cpu_code code = self->instructions[i].code;
     if (code != LS_CPU_KERNEL && code != LS_CPU_COPY && code != LS_CPU_POST &&
-        code != LS_CPU_NOTHING) {
+        code != LS_CPU_NOTHING)
       return LS_CPU_NONE;
-    }
   }
   return life->begin;
 }
@@ -266,13 +258,116 @@ void ls_cpu_plan_memory(ls_cpu_compiler *self) {
     return;
   }
   place_storages(self, &scan);
-  for (uint32_t i = 0; i < self->num_replicates; ++i) {
+  for (uint32_t i = 0; i < self->num_replicates; ++i)
     find_contributions(self, &scan, i);
-  }
   if (ls_cpu_failed(self)) return;
   place_bases(self);
   ls_plan_facts *facts = &self->out->facts;
   facts->shared_bytes = scan.shared.bytes;
   facts->frame_bytes = scan.frame.bytes;
   facts->scratch_bytes = scan.scratch.bytes;
+}
+
+// ---- The executable ---------------------------------------------------------
+// The last step of compiling: writes the plan into the executable.
+
+// Closes the gaps of removed instructions, and adjusts targets.
+static void compact_instructions(ls_cpu_compiler *self, uint32_t *moved) {
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < self->num_instructions; ++i) {
+    moved[i] = count;
+    count += self->instructions[i].code != LS_CPU_NOTHING;
+  }
+  for (uint32_t i = 0; i < self->num_instructions; ++i) {
+    if (self->instructions[i].code == LS_CPU_NOTHING) continue;
+    ls_cpu_instruction *instruction = &self->instructions[moved[i]];
+    *instruction = self->instructions[i];
+    instruction->target = moved[instruction->target];
+    self->origins[moved[i]] = self->origins[i];
+  }
+  self->num_instructions = count;
+}
+
+static void write_instructions(ls_cpu_compiler *self) {
+  ls_executable *out = self->out;
+  for (size_t i = 0; i < self->num_instructions; ++i) {
+    const ls_cpu_instruction *instruction = &self->instructions[i];
+    out->instructions[i] = *instruction;
+    out->notes[i] = self->origins[i].note;
+    if (instruction->code == LS_CPU_HOST_START) {
+      const ls_cpu_host *host = instruction->params;
+      if (host->site != LS_CPU_NO_SITE) out->sites[host->site] = host;
+    }
+    const uint32_t operands = instruction->num_in + instruction->num_out;
+    // A launch reads its operands one by one, not through the operand array.
+    if (instruction->code != LS_CPU_LAUNCH && operands > out->max_operands)
+      out->max_operands = operands;
+  }
+  for (size_t i = 0; i < self->num_operands; ++i) {
+    const uint32_t root = ls_cpu_root(self, self->operands[i]);
+    out->places[i] = self->storages[root].place;
+    out->place_sizes[i] = self->storages[root].size;
+  }
+  out->num_instructions = self->num_instructions;
+  out->num_places = self->num_operands;
+  out->facts.num_instructions = self->num_instructions;
+}
+
+static void write_constants(ls_cpu_compiler *self) {
+  for (size_t i = 0; i < self->num_storages; ++i) {
+    const ls_cpu_storage *storage = &self->storages[i];
+    if (storage->home != LS_CPU_CONSTANT || storage->size == 0) continue;
+    memcpy(self->out->constants + (size_t)storage->place.line * 64,
+           storage->data, storage->size);
+  }
+}
+
+// Gives each output spare memory for runs that do not want the output, as other
+// results may be computed from it. Memory that no run touches costs only
+// address space.
+static void place_spares(ls_cpu_compiler *self) {
+  ls_executable *out = self->out;
+  const ls_graph *body = self->program->body;
+  size_t offset = 0;
+  for (size_t i = 0; i < self->program->num_outputs; ++i) {
+    out->spare_offsets[i] = offset;
+    const size_t size = ls_cpu_ref_size(body, body->results[i]);
+    offset += (size + 63) & ~(size_t)63;
+  }
+  out->spare_bytes = offset;
+}
+
+void ls_cpu_finish(ls_cpu_compiler *self) {
+  if (ls_cpu_failed(self)) return;
+  ls_executable *out = self->out;
+  uint32_t *moved =
+      ls_arena_new_array(&self->temp, uint32_t, self->num_instructions);
+  if (!ls_cpu_has_memory(self, moved != NULL)) return;
+  compact_instructions(self, moved);
+  ls_cpu_trips *trips = &out->trips;
+  trips->begin = moved[trips->begin];
+  trips->first = moved[trips->first];
+  trips->last = moved[trips->last];
+  ls_arena *arena = &out->arena;
+  const size_t count = self->num_instructions;
+  out->instructions = ls_arena_new_array(arena, ls_cpu_instruction, count);
+  out->notes = ls_arena_new_array(arena, ls_cpu_note, count);
+  out->places = ls_arena_new_array(arena, ls_cpu_place, self->num_operands);
+  out->place_sizes = ls_arena_new_array(arena, size_t, self->num_operands);
+  out->spare_offsets =
+      ls_arena_new_array(arena, size_t, self->program->num_outputs);
+  out->sites = ls_arena_new_array(arena, const ls_cpu_host *, out->num_sites);
+  out->constants =
+      ls_allocate_large(self->allocator, out->facts.constant_bytes);
+  out->stack_is_endless = ls_arena_copy(arena, self->endless_stacks,
+                                        out->num_stacks * sizeof(bool));
+  if (!ls_cpu_has_memory(
+          self, out->stack_is_endless != NULL && out->instructions != NULL &&
+                    out->notes != NULL && out->places != NULL &&
+                    out->place_sizes != NULL && out->spare_offsets != NULL &&
+                    out->sites != NULL && out->constants != NULL))
+    return;
+  write_instructions(self);
+  write_constants(self);
+  place_spares(self);
 }

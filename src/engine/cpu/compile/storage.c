@@ -9,6 +9,72 @@
 // place.
 #include "engine/cpu/compile/compile.h"
 
+// ---- Lent results -----------------------------------------------------------
+// Lent results: results of host calls that are read in the kernel's memory.
+// Only for storages that nothing else writes. Results of the program, variables
+// and loop-carried values have their own memory, so their values are copied; so
+// are wide values, of which each replica's call writes a part.
+
+enum { LEAST_BYTES = 1024 };  // Copies of fewer bytes are cheap.
+
+// Returns true for an instruction that may run at the same time as lanes, which
+// see the bases of their launch.
+static bool is_beside_lanes(const ls_cpu_compiler *self, uint32_t position) {
+  if (self->origins[position].replicate != LS_CPU_NONE) return true;
+  for (size_t i = 0; i < self->num_replicates; ++i) {
+    const ls_cpu_stretch *stretch = &self->replicates[i];
+    if (stretch->begin <= position && position <= stretch->end) return true;
+  }
+  return false;
+}
+
+static bool is_written_by(const ls_cpu_compiler *self,
+                          const ls_cpu_storage *storage, uint32_t position) {
+  uint32_t at = storage->first_access, writes = 0;
+  for (; at != LS_CPU_NONE; at = self->accesses[at].next) {
+    if (!self->accesses[at].is_write) continue;
+    if (self->accesses[at].position != position) return false;
+    ++writes;
+  }
+  return writes == 1;
+}
+
+static void find_outputs(ls_cpu_compiler *self, uint32_t position,
+                         ls_cpu_host *host) {
+  const ls_cpu_instruction *finish = &self->instructions[position];
+  const uint32_t *outputs = &self->operands[finish->operand + finish->num_in];
+  uint32_t *given =
+      ls_arena_new_array(&self->out->arena, uint32_t, host->num_out);
+  if (!ls_cpu_has_memory(self, given != NULL)) return;
+  for (uint32_t i = 0; i < host->num_out; ++i) {
+    const uint32_t k = host->num_in + i;
+    ls_cpu_storage *storage = &self->storages[ls_cpu_root(self, outputs[i])];
+    given[i] = LS_CPU_NOT_GIVEN;
+    if (storage->home != LS_CPU_ARENA || storage->is_lane ||
+        storage->size != host->sizes[k] || storage->size < LEAST_BYTES ||
+        host->types[k].dtype == LS_DTYPE_STRING ||
+        !is_written_by(self, storage, position))
+      continue;
+    storage->home = LS_CPU_GIVEN;
+    storage->index = given[i] = self->out->num_given++;
+    host->given = given;
+  }
+}
+
+// Finds results of host calls that can be read in the kernel's memory. Called
+// after the removal of copies.
+static void find_given(ls_cpu_compiler *self) {
+  for (uint32_t i = 0; i < self->num_instructions && !ls_cpu_failed(self);
+       ++i) {
+    if (self->instructions[i].code != LS_CPU_HOST_FINISH) continue;
+    ls_cpu_host *host = (ls_cpu_host *)(uintptr_t)self->instructions[i].params;
+    if ((host->kernel->flags & LS_HOST_GIVES) != 0 && !host->is_for_all &&
+        !host->ends_at_once && host->site != LS_CPU_NO_SITE &&
+        !is_beside_lanes(self, i))
+      find_outputs(self, i, host);
+  }
+}
+
 // ---- Accesses --------------------------------------------------------------
 // Extends the storage's span to cover one more access.
 static void extend_span(ls_cpu_storage *storage, uint32_t low, uint32_t high) {
@@ -32,11 +98,10 @@ static void add_access(ls_cpu_compiler *self, uint32_t position,
   const uint32_t index = (uint32_t)self->num_accesses++;
   self->accesses[index] = access;
   extend_span(storage, access.low, access.high);
-  if (storage->first_access == LS_CPU_NONE) {
+  if (storage->first_access == LS_CPU_NONE)
     storage->first_access = index;
-  } else {
+  else
     self->accesses[storage->last_access].next = index;
-  }
   storage->last_access = index;
   const ls_cpu_code code = self->instructions[position].code;
   storage->by_host |=
@@ -53,9 +118,8 @@ void ls_cpu_collect_accesses(ls_cpu_compiler *self) {
   for (uint32_t i = 0; i < self->num_instructions; ++i) {
     const ls_cpu_instruction *instruction = &self->instructions[i];
     if (instruction->code == LS_CPU_NOTHING) continue;
-    for (uint32_t k = 0; k < instruction->num_in + instruction->num_out; ++k) {
+    for (uint32_t k = 0; k < instruction->num_in + instruction->num_out; ++k)
       add_access(self, i, instruction->operand + k, k >= instruction->num_in);
-    }
   }
 }
 
@@ -67,9 +131,8 @@ void ls_cpu_forget_accesses(ls_cpu_compiler *self) {
 }
 
 uint32_t ls_cpu_root(const ls_cpu_compiler *self, uint32_t storage) {
-  while (self->storages[storage].merged != storage) {
+  while (self->storages[storage].merged != storage)
     storage = self->storages[storage].merged;
-  }
   return storage;
 }
 
@@ -114,11 +177,10 @@ static void join_storages(ls_cpu_compiler *self, uint32_t from, uint32_t into) {
   t->by_host |= s->by_host;
   if (s->first_access == LS_CPU_NONE) return;
   extend_span(t, s->span.begin, s->span.end);
-  if (t->first_access == LS_CPU_NONE) {
+  if (t->first_access == LS_CPU_NONE)
     t->first_access = s->first_access;
-  } else {
+  else
     self->accesses[t->last_access].next = s->first_access;
-  }
   t->last_access = s->last_access;
 }
 
@@ -173,12 +235,10 @@ static bool may_overwrite(const ls_cpu_compiler *self, uint32_t position,
 // follows `outer` and that each loop around `outer` encloses `inner` too.
 static bool in_same_loops(const ls_cpu_compiler *self, uint32_t outer,
                           uint32_t inner) {
-  for (size_t i = 0; i < self->num_loops; ++i) {
+  for (size_t i = 0; i < self->num_loops; ++i)
     if (is_in_stretch(&self->loops[i], inner) &&
-        !is_in_stretch(&self->loops[i], outer)) {
+        !is_in_stretch(&self->loops[i], outer))
       return false;
-    }
-  }
   return true;
 }
 
@@ -186,12 +246,10 @@ static bool in_same_loops(const ls_cpu_compiler *self, uint32_t outer,
 static bool is_unchanged(const ls_cpu_compiler *self, uint32_t root,
                          uint32_t after, uint32_t last) {
   for (const ls_cpu_access *a = first_access(self, root); a != NULL;
-       a = next_access(self, a)) {
+       a = next_access(self, a))
     if (a->is_write && a->high > after && a->low <= last &&
-        a->position != after) {
+        a->position != after)
       return false;
-    }
-  }
   return true;
 }
 
@@ -280,9 +338,8 @@ static bool is_free(const ls_cpu_compiler *self, uint32_t s, uint32_t t,
     if (a->position == copy || a->high < begin || a->low > copy) continue;
     if (passes_by(self, a, s, t, begin, copy)) continue;
     if (a->position != begin || a->is_write ||
-        !may_overwrite(self, a->position, s, t)) {
+        !may_overwrite(self, a->position, s, t))
       return false;
-    }
   }
   return true;
 }
@@ -296,9 +353,8 @@ static bool may_share(const ls_cpu_compiler *self, uint32_t s, uint32_t t,
   ls_cpu_stretch life, other;
   if (s == t || from->home != LS_CPU_ARENA ||
       from->is_lane != target->is_lane || from->size != target->size ||
-      !ls_cpu_extent(self, s, &life) || !ls_cpu_extent(self, t, &other)) {
+      !ls_cpu_extent(self, s, &life) || !ls_cpu_extent(self, t, &other))
     return false;
-  }
   // A failed host call may leave a variable half written.
   if (target->home == LS_CPU_VARIABLE && from->by_host) return false;
   // If the copy is never reached, T's value from before the loop is still
@@ -328,9 +384,8 @@ static void drop_copies(ls_cpu_compiler *self) {
     if (instruction->code != LS_CPU_COPY) continue;
     const uint32_t *operands = &self->operands[instruction->operand];
     if (ls_cpu_root(self, operands[0]) == ls_cpu_root(self, operands[1]) ||
-        instruction->size == 0) {
+        instruction->size == 0)
       instruction->code = LS_CPU_NOTHING;
-    }
   }
 }
 
@@ -346,9 +401,8 @@ static void work_in_place(ls_cpu_compiler *self, uint32_t position,
   const ls_cpu_storage *output = &self->storages[out];
   ls_cpu_stretch life;
   if (output->home != LS_CPU_ARENA || !ls_cpu_extent(self, out, &life) ||
-      life.begin != position) {
+      life.begin != position)
     return;
-  }
   for (uint32_t i = 0; i < instruction->num_in; ++i) {
     if (!takes_place(self, position, number, i)) continue;
     const uint32_t in = ls_cpu_root(self, operands[i]);
@@ -356,9 +410,8 @@ static void work_in_place(ls_cpu_compiler *self, uint32_t position,
     if (in == out || input->home != LS_CPU_ARENA ||
         input->is_lane != output->is_lane || input->size != output->size ||
         !may_overwrite(self, position, out, in) ||
-        !ls_cpu_extent(self, in, &life) || life.end != position) {
+        !ls_cpu_extent(self, in, &life) || life.end != position)
       continue;
-    }
     join_storages(self, out, in);
     return;
   }
@@ -367,7 +420,7 @@ static void work_in_place(ls_cpu_compiler *self, uint32_t position,
 void ls_cpu_share_storages(ls_cpu_compiler *self) {
   if (ls_cpu_failed(self)) return;
   drop_copies(self);
-  ls_cpu_find_given(self);
+  find_given(self);
   for (uint32_t i = 0; i < self->num_instructions; ++i)
     for (uint32_t k = 0; k < LS_COUNT_OF(self->origins->in_place); ++k)
       work_in_place(self, i, k);

@@ -70,9 +70,8 @@ static bool reserve_item(ls_cpu_compiler *self, void *array, size_t *capacity,
                          size_t count, size_t item_size) {
   if (ls_cpu_failed(self)) return false;
   if (count < UINT32_MAX - 1 &&
-      ls_grow(self->allocator, array, capacity, count + 1, item_size)) {
+      ls_grow(self->allocator, array, capacity, count + 1, item_size))
     return true;
-  }
   ls_cpu_fail(self, ls_out_of_memory());
   return false;
 }
@@ -89,9 +88,8 @@ uint32_t ls_cpu_emit(ls_cpu_compiler *self, ls_cpu_code code,
   if (!reserve_item(self, &self->instructions, &self->instructions_capacity,
                     position, sizeof(*self->instructions)) ||
       !reserve_item(self, &self->origins, &self->origins_capacity, position,
-                    sizeof(*self->origins))) {
+                    sizeof(*self->origins)))
     return 0;
-  }
   self->instructions[position] = (ls_cpu_instruction){
       .code = code, .operand = (uint32_t)self->num_operands};
   self->origins[position] = (ls_cpu_origin){
@@ -105,9 +103,8 @@ uint32_t ls_cpu_emit(ls_cpu_compiler *self, ls_cpu_code code,
 
 static void add_operand(ls_cpu_compiler *self, uint32_t storage) {
   if (!reserve_item(self, &self->operands, &self->operands_capacity,
-                    self->num_operands, sizeof(*self->operands))) {
+                    self->num_operands, sizeof(*self->operands)))
     return;
-  }
   self->operands[self->num_operands++] = storage;
 }
 
@@ -138,9 +135,8 @@ void ls_cpu_emit_copy(ls_cpu_compiler *self, const ls_node *node,
 
 void ls_cpu_park(ls_cpu_compiler *self) {
   if (!self->in_lane || !reserve_item(self, &self->parks, &self->parks_capacity,
-                                      self->num_parks, sizeof(*self->parks))) {
+                                      self->num_parks, sizeof(*self->parks)))
     return;
-  }
   self->parks[self->num_parks++] = ls_cpu_here(self) - 1;
 }
 
@@ -157,9 +153,8 @@ uint32_t ls_cpu_new_base(ls_cpu_compiler *self, ls_cpu_home home,
                          uint32_t index, size_t size) {
   const uint32_t number = (uint32_t)self->num_storages;
   if (!reserve_item(self, &self->storages, &self->storages_capacity, number,
-                    sizeof(*self->storages))) {
+                    sizeof(*self->storages)))
     return 0;
-  }
   self->storages[number] = (ls_cpu_storage){
       .home = home,
       .is_lane = home == LS_CPU_SPLIT || home == LS_CPU_GATHERED,
@@ -189,9 +184,8 @@ void ls_cpu_scope_init(ls_cpu_compiler *self, ls_cpu_scope *scope,
   *scope = (ls_cpu_scope){.graph = graph};
   if (ls_cpu_failed(self)) return;
   size_t count = 0;
-  for (size_t i = 0; i < graph->num_nodes; ++i) {
+  for (size_t i = 0; i < graph->num_nodes; ++i)
     count += graph->nodes[i]->num_outputs;
-  }
   scope->first = ls_arena_new_array(&self->temp, uint32_t, graph->num_nodes);
   scope->storages = ls_arena_new_array(&self->temp, uint32_t, count);
   if (!ls_cpu_has_memory(self, scope->first != NULL && scope->storages != NULL))
@@ -207,9 +201,8 @@ void ls_cpu_scope_init(ls_cpu_compiler *self, ls_cpu_scope *scope,
 static uint32_t *entry_of(const ls_cpu_scope *scope, uint64_t ref) {
   const size_t index = ls_graph_position(scope->graph, ls_ref_id(ref));
   if (index == SIZE_MAX) return NULL;
-  if (ls_ref_output(ref) >= scope->graph->nodes[index]->num_outputs) {
+  if (ls_ref_output(ref) >= scope->graph->nodes[index]->num_outputs)
     return NULL;
-  }
   return &scope->storages[scope->first[index] + ls_ref_output(ref)];
 }
 

@@ -10,12 +10,6 @@
 // Applies all rewrites, in order; it is `prepare` of engine/backend.h.
 ls_status ls_cpu_prepare(ls_backend *backend, ls_program *program);
 
-// Joins convolutions with the window maxima of their results into one op,
-// forward and backward. Nodes that become unused are left in place.
-ls_status ls_cpu_join_pools(ls_graph *graph, bool *out_changed);
-// Joins sums of products, gradients of weights that are used several times,
-// with the products. Nodes that become unused are left in place.
-ls_status ls_cpu_join_products(ls_graph *graph, bool *out_changed);
 // Drops results that a gradient can compute again, instead of keeping them for
 // the gradients of their users.
 ls_status ls_cpu_rematerialize(ls_graph *graph);

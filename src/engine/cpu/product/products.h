@@ -49,12 +49,4 @@ ls_status ls_cpu_products_prepare(const ls_cpu_products *products,
 // order, followed by bias and activation. The cut does not depend on the rows:
 // replicas have the same bits as one batch and separately.
 
-// Returns true if a product of floats of this shape is computed in parts.
-bool ls_product_has_parts(const ls_cpu_product *product);
-
-// Fills in the plan. The kernel's inputs are A, B and, with `has_bias`, the
-// bias.
-ls_status ls_product_parts_prepare(const ls_cpu_product *product, bool has_bias,
-                                   ls_kernel_plan *plan);
-
 #endif  // LS_ENGINE_CPU_PRODUCT_PRODUCTS_H_

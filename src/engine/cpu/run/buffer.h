@@ -85,14 +85,7 @@ void ls_cpu_filler_deinit(ls_cpu_filler *filler);
 // Returns the filler of a CPU back end.
 ls_cpu_filler *ls_cpu_backend_filler(const ls_backend *backend);
 
-// Defers writing `data`, the only output of `executable`. Returns false if that
-// is not possible or not worth it.
-bool ls_cpu_defer_fill(ls_cpu_filler *filler, ls_cpu_fill *fill,
-                       ls_executable *executable, const ls_run_args *args,
-                       void *data);
 // Completes all fills.
 void ls_cpu_finish_fills(ls_cpu_filler *filler);
-// Cancels a fill whose data are not wanted any more.
-void ls_cpu_cancel_fill(ls_cpu_filler *filler, ls_cpu_fill *fill);
 
 #endif  // LS_ENGINE_CPU_RUN_BUFFER_H_

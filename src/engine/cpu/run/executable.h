@@ -294,7 +294,7 @@ struct ls_executable {
   // True if a run may be stopped midway: it changes no variable in place.
   bool may_stop;
   uint32_t num_sites;           // Host calls of the shared stream.
-  const ls_cpu_host **sites;    // finish.c
+  const ls_cpu_host **sites;    // plan.c
   ls_cpu_host_room lanes_room;  // Room for any call of a lane.
   bool host_has_strings;        // True if some call takes or returns strings.
   bool lanes_count_steps;

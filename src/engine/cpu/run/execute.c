@@ -23,9 +23,8 @@ static inline void **resolve_all(const ls_executable *executable,
   const ls_cpu_place *places = executable->places + instruction->operand;
   const uint32_t count = instruction->num_in + instruction->num_out;
   void **operands = worker->operands;
-  for (uint32_t i = 0; i < count; ++i) {
+  for (uint32_t i = 0; i < count; ++i)
     operands[i] = ls_cpu_resolve(worker, places[i]);
-  }
   return operands;
 }
 
@@ -158,11 +157,10 @@ bool ls_cpu_run_stream(ls_instance *self, ls_cpu_worker *worker,
       call.adds = at->adds_to != 0 && worker->adds[at->adds_to - 1];
       if (worker->numbers != NULL)
         ls_cpu_numbers_before(self, worker, pc, operands);
-      if (at->number != 0) {
+      if (at->number != 0)
         ls_cpu_team_run(team, at->loop, &call, at->size);
-      } else {
+      else
         at->loop(&call, 0, at->size);
-      }
       if (worker->numbers != NULL)
         ls_cpu_numbers_after(self, worker, stream->replica, pc, operands);
       if (self->num_incomplete > 0) ls_cpu_sums_proceed(self);

@@ -72,21 +72,12 @@ void ls_cpu_deinit_host(ls_instance *self);
 // Returns the slot of the i-th record, over all sites and lanes; NULL after the
 // last.
 ls_cpu_host_record **ls_cpu_record_at(ls_instance *self, size_t i);
-// Frees an abandoned record when its call has ended.
-void ls_cpu_free_abandoned(ls_cpu_host_record *record);
-// Copies the strings of operands `begin` to `end`, whose bytes belong to
-// others, into the record.
-ls_status ls_cpu_copy_strings(ls_cpu_host_record *record, size_t begin,
-                              size_t end);
 // Calls the kernel's `take`: writes the results to `outputs` and copies their
 // strings, or drops the results if `outputs` is NULL.
 ls_status ls_cpu_take_results(ls_cpu_host_record *record, void *const *outputs);
 
-// Lends a result to the engine: see ls_host_give.
-ls_status ls_cpu_give(ls_host_call *call, size_t output, const void *data);
 // Returns the lent results of one call, or of all calls of a run, to their
 // kernels.
-void ls_cpu_return_lent(ls_cpu_host_record *record);
 void ls_cpu_return_all_lent(ls_instance *self);
 
 // ---- host_call.c -----------------------------------------------------------

@@ -17,9 +17,8 @@ static ls_status check_buffers(const ls_executable *executable,
   for (size_t i = 0; i < program->num_uses; ++i) {
     const ls_type *wanted = &program->uses[i].type;
     const ls_buffer *buffer = buffers[i];
-    if (buffer == NULL || buffer->backend != executable->backend) {
+    if (buffer == NULL || buffer->backend != executable->backend)
       return ls_invalid_argument("use %zu has no buffer of this back end", i);
-    }
     if (buffer->type.dtype != wanted->dtype ||
         !ls_shape_equal(buffer->type.shape, wanted->shape)) {
       return ls_invalid_argument(
@@ -61,9 +60,8 @@ static ls_status make_parts(ls_instance *self) {
   self->parts = ls_new_array(self->allocator, ls_cpu_part, count);
   self->part_tables =
       ls_new_array(self->allocator, uint32_t, count * 2 * width + 1);
-  if (self->parts == NULL || self->part_tables == NULL) {
+  if (self->parts == NULL || self->part_tables == NULL)
     return ls_out_of_memory();
-  }
   for (size_t i = 0; i < count; ++i) {
     self->parts[i].arrived = self->part_tables + 2 * i * width;
     self->parts[i].posts = self->parts[i].arrived + width;
@@ -88,9 +86,8 @@ static ls_status make_workers(ls_instance *self) {
     worker->adds = ls_new_array(allocator, bool,
                                 (size_t)executable->num_contributions + 1);
     if (worker->bases == NULL || worker->operands == NULL ||
-        worker->adds == NULL) {
+        worker->adds == NULL)
       return ls_out_of_memory();
-    }
     if (!ls_runtime_finds_nan(executable->backend->runtime)) continue;
     worker->numbers = ls_new(allocator, ls_cpu_numbers);
     if (worker->numbers == NULL) return ls_out_of_memory();
@@ -110,9 +107,8 @@ static ls_status make_tables(ls_instance *self) {
   self->pieces = ls_new_array(allocator, ls_exchange_piece,
                               ls_cpu_ranks_pieces(executable));
   if (self->buffers == NULL || self->lanes == NULL || self->slots == NULL ||
-      self->pieces == NULL) {
+      self->pieces == NULL)
     return ls_out_of_memory();
-  }
   LS_RETURN_IF_ERROR(ls_cpu_flights_make(self));
   return ls_cpu_stacks_init(&self->stacks, allocator, executable->num_stacks,
                             (size_t)executable->num_lanes + 1);
@@ -213,10 +209,9 @@ void ls_cpu_destroy_instance(ls_instance *self) {
   ls_allocator *allocator = self->allocator;
   ls_cpu_backend_remove(self);
   ls_cpu_deinit_host(self);
-  if (self->buffers != NULL) {
+  if (self->buffers != NULL)
     for (size_t i = 0; i < num_buffers(self->executable); ++i)
       ls_object_release(self->buffers[i]);
-  }
   ls_release(allocator, self->buffers);
   ls_release(allocator, self->lanes);
   ls_release(allocator, self->slots);

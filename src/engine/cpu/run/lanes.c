@@ -24,9 +24,8 @@ static void reset_part(ls_instance *self, const ls_cpu_launch *launch,
   ls_cpu_part *part = &self->parts[number];
   part->num_running = ls_cpu_part_count(launch, number);
   part->num_posts = 0;
-  for (uint32_t i = 0; i < launch->num_slots; ++i) {
+  for (uint32_t i = 0; i < launch->num_slots; ++i)
     LS_CPU_SET(part->arrived[launch->first_slot + i], 0);
-  }
 }
 
 void ls_cpu_launch_lanes(ls_instance *self,
@@ -41,9 +40,8 @@ void ls_cpu_launch_lanes(ls_instance *self,
     lane->step = self->main.step;
     LS_CPU_SET(lane->has_ended, false);
   }
-  for (uint32_t i = 0; i < launch->num_slots; ++i) {
+  for (uint32_t i = 0; i < launch->num_slots; ++i)
     self->slots[launch->first_slot + i] = (ls_cpu_slot){0};
-  }
   for (uint32_t i = launch->first_part; i < launch->end_part; ++i)
     reset_part(self, launch, i);
   if (launch->num_parts > 1) share_bases(self);
@@ -88,9 +86,8 @@ static void add_value(const ls_instance *self, const ls_cpu_worker *worker,
   void *sum = has_one_part ? ls_cpu_merge_sum(merge, operands[2]) : NULL;
   char *stack = part_stack(launch, merge, operands[1], worker->part);
   ls_cpu_merge_add(merge, call, leaf, operands[0], stack, sum, wide);
-  if (has_one_part && leaf->index + 1 == leaf->count) {
+  if (has_one_part && leaf->index + 1 == leaf->count)
     ls_cpu_merge_end(merge, call, stack, operands[2]);
-  }
 }
 
 bool ls_cpu_post(ls_instance *self, ls_cpu_worker *worker, ls_cpu_stream *lane,
@@ -183,9 +180,8 @@ static void complete_slot(ls_instance *self, const ls_cpu_instruction *post) {
   if (!ls_status_is_ok(status)) ls_cpu_worker_fail(&self->workers[0], status);
   ++slot->generation;
   slot->parts = 0;
-  for (uint32_t i = launch->first_part; i < launch->end_part; ++i) {
+  for (uint32_t i = launch->first_part; i < launch->end_part; ++i)
     LS_CPU_SET(self->parts[i].arrived[post->number], 0);
-  }
 }
 
 // Merges the slots that the last round has completed in all parts.
@@ -328,14 +324,12 @@ bool ls_cpu_run_round(ls_instance *self) {
     ls_cpu_part *part = &self->parts[i];
     has_moved |= part->has_moved;
     num_running += part->num_running;
-    if (!ls_status_is_ok(part->status)) {
+    if (!ls_status_is_ok(part->status))
       ls_cpu_worker_fail(&self->workers[0], part->status);
-    }
   }
   LS_CPU_SET(self->num_running, num_running);
-  if (launch->num_parts > 1 && ls_status_is_ok(self->workers[0].status)) {
+  if (launch->num_parts > 1 && ls_status_is_ok(self->workers[0].status))
     merge_completed(self);
-  }
   if (has_moved) ls_cpu_span_round(self, began);
   return has_moved;
 }

@@ -177,11 +177,10 @@ static void run_step(const ls_cpu_step *step, ls_kernel_call *call,
   call->in = in;
   call->out = outs;
   call->params = step->params;
-  if (step->by_team) {
+  if (step->by_team)
     ls_cpu_team_run(call->team, step->loop, call, step->blocks);
-  } else {
+  else
     step->loop(call, 0, step->blocks);
-  }
 }
 
 void ls_cpu_merge_put(const ls_cpu_merge *self, uint32_t replica,
@@ -249,12 +248,10 @@ void ls_cpu_merge_two(const ls_cpu_merge *self, ls_kernel_call *call,
 void ls_cpu_merge_end(const ls_cpu_merge *self, ls_kernel_call *call,
                       char *stack, void *result) {
   void *sum = self->narrow.loop == NULL ? result : stack;
-  if (self->scale.loop != NULL) {
+  if (self->scale.loop != NULL)
     run_step(&self->scale, call, sum, self->reciprocal, sum);
-  }
-  if (self->narrow.loop != NULL) {
+  if (self->narrow.loop != NULL)
     run_step(&self->narrow, call, sum, NULL, result);
-  }
 }
 
 // Merges equal leaves. The complete subtrees of n equal leaves are the ones of
@@ -274,11 +271,10 @@ void ls_cpu_merge_equal(const ls_cpu_merge *self, ls_kernel_call *call,
   bool is_first = true;
   for (uint32_t left = (uint32_t)self->replicas;;) {
     if ((left & 1U) != 0) {
-      if (is_first) {
+      if (is_first)
         memcpy(sum, value, self->bytes);
-      } else {
+      else
         run_step(&self->combine, call, value, sum, sum);
-      }
       is_first = false;
     }
     left >>= 1;
@@ -286,10 +282,8 @@ void ls_cpu_merge_equal(const ls_cpu_merge *self, ls_kernel_call *call,
     run_step(&self->combine, call, value, value, power);
     value = power;
   }
-  if (self->scale.loop != NULL) {
+  if (self->scale.loop != NULL)
     run_step(&self->scale, call, sum, self->reciprocal, sum);
-  }
-  if (self->narrow.loop != NULL) {
+  if (self->narrow.loop != NULL)
     run_step(&self->narrow, call, sum, NULL, result);
-  }
 }

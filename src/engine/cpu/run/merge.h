@@ -96,9 +96,8 @@ static inline void *ls_cpu_merge_left(const ls_cpu_merge *self, char *stack,
                                       const ls_cpu_leaf *leaf,
                                       const void *sum) {
   const bool ends = leaf->index + 1 == leaf->count && leaf->merges == 1;
-  if (self->offsets != NULL || leaf->merges == 0 || (ends && sum != NULL)) {
+  if (self->offsets != NULL || leaf->merges == 0 || (ends && sum != NULL))
     return NULL;
-  }
   return stack + (leaf->waiting - 1) * self->stride;
 }
 

@@ -19,11 +19,6 @@ uint32_t ls_cpu_ranks_shift(const ls_communicator *communicator,
 // Returns the most pieces of any exchange; 0 without other ranks.
 size_t ls_cpu_ranks_pieces(const ls_executable *executable);
 
-// Returns the name of an exchange of the current run.
-ls_exchange_name ls_cpu_exchange_name(const ls_instance *self, uint32_t number,
-                                      uint64_t iteration);
-// Waits for the end of an exchange that was started.
-ls_status ls_cpu_await_exchange(const ls_instance *self, ls_exchange *exchange);
 // Adds the op of an instruction to a failure.
 ls_status ls_cpu_annotate_merge(const ls_instance *self,
                                 const ls_cpu_instruction *at, ls_status status);

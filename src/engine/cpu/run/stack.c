@@ -8,15 +8,13 @@ ls_status ls_cpu_stacks_init(ls_cpu_stacks *self, ls_allocator *allocator,
   *self = (ls_cpu_stacks){.allocator = allocator, .num_sites = num_sites};
   if (num_sites == 0) return ls_ok();
   size_t count = 0;
-  if (__builtin_mul_overflow(num_streams, num_sites, &count)) {
+  if (__builtin_mul_overflow(num_streams, num_sites, &count))
     return ls_out_of_memory();
-  }
   self->pools = ls_new_array(allocator, ls_cpu_stack_pool, count);
   if (self->pools == NULL) return ls_out_of_memory();
   self->num_pools = count;
-  for (size_t i = 0; i < count; ++i) {
+  for (size_t i = 0; i < count; ++i)
     self->pools[i].empty.number = (uint32_t)(i % num_sites);
-  }
   return ls_ok();
 }
 
@@ -83,12 +81,10 @@ static ls_status grow_stack(ls_cpu_stacks *self, ls_cpu_stack *stack) {
   const size_t element = stack->element;
   size_t capacity = FIRST_BYTES / (element + 1) + 1, bytes = 0;
   if (stack->capacity != 0 &&
-      __builtin_mul_overflow(stack->capacity, 2, &capacity)) {
+      __builtin_mul_overflow(stack->capacity, 2, &capacity))
     return no_memory_for(stack, element);
-  }
-  if (__builtin_mul_overflow(capacity, element, &bytes)) {
+  if (__builtin_mul_overflow(capacity, element, &bytes))
     return no_memory_for(stack, element);
-  }
   char *data = ls_allocate_large(self->allocator, bytes);
   if (data == NULL) return no_memory_for(stack, element);
   if (stack->count != 0) memcpy(data, stack->data, stack->count * element);
@@ -124,9 +120,8 @@ ls_status ls_cpu_stack_push(ls_cpu_stacks *self, ls_cpu_stack_pool *pools,
     set_element(stack, size);
   }
   ls_status status = check_element_size(stack, size);
-  if (ls_status_is_ok(status) && stack->count == stack->capacity) {
+  if (ls_status_is_ok(status) && stack->count == stack->capacity)
     status = grow_stack(self, stack);
-  }
   if (!ls_status_is_ok(status)) {
     if (was_empty) return_stack(self, pool, stack);
     return status;
@@ -144,14 +139,12 @@ ls_status ls_cpu_stack_pop(ls_cpu_stacks *self, ls_cpu_stack_pool *pools,
   ls_cpu_stack_pool *pool = &pools[stack->number];
   *out_stack = stack;
   if (stack->count == 0) {
-    if (!executable->stack_is_endless[stack->number]) {
+    if (!executable->stack_is_endless[stack->number])
       return ls_failed_precondition("a value is taken from an empty stack");
-    }
-    if (holds_stacks) {
+    if (holds_stacks)
       memcpy(value, &stack, sizeof(stack));
-    } else {
+    else
       memset(value, 0, size);
-    }
     return ls_ok();
   }
   LS_RETURN_IF_ERROR(check_element_size(stack, size));

@@ -92,9 +92,8 @@ static void close_range(ranges *self) {
   if (self->printed++ < MOST) {
     ls_text_append_format(self->text, "%s%d", self->printed == 1 ? "" : ", ",
                           self->begin);
-    if (self->end - self->begin > 1) {
+    if (self->end - self->begin > 1)
       ls_text_append_format(self->text, "-%d", self->end - 1);
-    }
     self->count += (uint32_t)(self->end - self->begin);
   }
 }
@@ -133,9 +132,8 @@ static const ls_cpu_stream *lane_of(const ls_instance *self,
 static bool selects_lane(const ls_instance *self, const lane_choice *choice,
                          int32_t r) {
   const ls_cpu_stream *lane = lane_of(self, choice->launch, r);
-  if (!choice->by_slot) {
+  if (!choice->by_slot)
     return !LS_CPU_SEEN(lane->has_ended) && LS_CPU_SEEN(lane->pc) == choice->pc;
-  }
   return (ls_cpu_arrived_beyond(self, choice->launch, choice->slot, r) > 0) ==
          choice->has_posted;
 }
@@ -263,11 +261,10 @@ static void print_event(const ls_instance *self, const ls_cpu_event *event,
   }
   // The halves of two different events may not fit together.
   if (kind == LS_CPU_EVENT_NONE || from >= most || target >= most) return;
-  if (replica == LS_CPU_MAIN) {
+  if (replica == LS_CPU_MAIN)
     ls_text_append(text, "    shared code");
-  } else {
+  else
     ls_text_append_format(text, "    replica %d", replica);
-  }
   ls_text_append(text, kind == LS_CPU_EVENT_HOST ? " called the host in "
                                                  : " ran from ");
   print_place(self, from, text);
@@ -284,9 +281,8 @@ static void print_events(const ls_instance *self,
   const uint32_t count = LS_CPU_SEEN(recorder->count);
   const uint32_t num_events = count < MOST_EVENTS ? count : MOST_EVENTS;
   ls_text_append(text, "  the last events, newest first:\n");
-  for (uint32_t i = 1; i <= num_events; ++i) {
+  for (uint32_t i = 1; i <= num_events; ++i)
     print_event(self, &recorder->events[(count - i) % LS_CPU_EVENTS], text);
-  }
 }
 
 // ---- The table -------------------------------------------------------------
