@@ -297,6 +297,17 @@ enum {
 LS_MUST_USE ls_status ls_device_find(ls_runtime *runtime, const char *name,
                                      int32_t *out_device, bool *out_is_core);
 
+// ---- Labels: integers that must be numbers of classes
+// ------------------------
+typedef struct ls_labels {
+  ls_dtype dtype;
+  int64_t count, num_classes;
+} ls_labels;
+
+// Returns INVALID_ARGUMENT, naming the first label that is no class.
+LS_MUST_USE ls_status ls_labels_check(const ls_labels *self,
+                                      const void *labels);
+
 // ---- Launches --------------------------------------------------------------
 // Launches: the requests that a program with a replicated computation for the
 // cores of a system makes before it is compiled and before it runs. The layer

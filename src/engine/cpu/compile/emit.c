@@ -7,7 +7,6 @@
 
 #include "engine/cpu/kernels/batched.h"
 #include "engine/cpu/run/team.h"
-#include "engine/labels.h"
 #include "lockstep/runtime_settings.h"
 
 static void emit_constant(ls_cpu_compiler *self, ls_cpu_scope *scope,

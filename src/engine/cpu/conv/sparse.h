@@ -45,9 +45,6 @@ int64_t ls_conv_windows(const ls_conv *conv);
 // Numbers of channels must be multiples of this.
 enum { LS_POOL_CHANNELS = 16 };
 
-// Returns UNIMPLEMENTED unless the number of channels is a multiple.
-ls_status ls_pool_check(const ls_kernel_plan *plan, int64_t channels);
-
 // Computes `count` lines of windows from 2 * count lines of `width` pixels at
 // x.
 void ls_pool_lines(const ls_cpu_windows *rows, const float *x, int64_t width,

@@ -13,7 +13,6 @@
 #include "engine/cpu/run/numbers.h"
 #include "engine/cpu/run/ranks.h"
 #include "engine/cpu/run/sums.h"
-#include "engine/labels.h"
 #include "net/waiting.h"
 
 // ---- Streams ---------------------------------------------------------------
