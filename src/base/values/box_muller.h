@@ -12,6 +12,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/values/random.h"
+
 // Evaluates c[0] + c[1] z + ... by Horner's rule; inlined, so that `count` is
 // constant.
 static inline __attribute__((always_inline)) double
@@ -76,12 +78,14 @@ ls_turn_to_circle(double turn, double *out_cos, double *out_sin) {
 // Computes two normals from u in (0, 1], which gives the radius, and a turn in
 // [0, 1).
 static inline __attribute__((always_inline)) void
-ls_box_muller(double u, double turn, double *out_first, double *out_second) {
+ls_box_muller_f64(const uint32_t bits[4], double out[2]) {
+  const double u = ls_random_uniform_f64(bits[0], bits[1]) + 0x1p-53;
+  const double turn = ls_random_uniform_f64(bits[2], bits[3]);
   const double radius = __builtin_sqrt(-2.0 * ls_logarithm(u));
   double c = 0, s = 0;
   ls_turn_to_circle(turn, &c, &s);
-  *out_first = radius * c;
-  *out_second = radius * s;
+  out[0] = radius * c;
+  out[1] = radius * s;
 }
 
 // ---- f32 -------------------------------------------------------------------

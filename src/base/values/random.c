@@ -42,8 +42,7 @@ void ls_random_normals_f32(const uint32_t bits[4], float out[4]) {
 }
 
 void ls_random_normals_f64(const uint32_t bits[4], double out[2]) {
-  ls_box_muller(ls_random_uniform_f64(bits[0], bits[1]) + 0x1p-53,
-                ls_random_uniform_f64(bits[2], bits[3]), &out[0], &out[1]);
+  ls_box_muller_f64(bits, out);
 }
 
 // ---- Uniform numbers -------------------------------------------------------

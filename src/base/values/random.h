@@ -84,8 +84,10 @@ static inline float ls_random_uniform_f32(uint32_t bits) {
 }
 // Returns a number uniform in [0, 1) from the upper 53 of 64 bits.
 static inline double ls_random_uniform_f64(uint32_t high, uint32_t low) {
-  const uint64_t bits = (uint64_t)high << 32 | low;
-  return (double)(bits >> 11) * 0x1p-53;
+  // In two parts, since every instruction set converts int32_t.
+  const int32_t upper = (int32_t)(high >> 5);
+  const int32_t lower = (int32_t)((high & 31U) << 21 | low >> 11);
+  return (double)upper * 0x1p-27 + (double)lower * 0x1p-53;
 }
 
 // Returns the largest number of the type below `high`, which rounding must not

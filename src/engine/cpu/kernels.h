@@ -409,10 +409,12 @@ typedef struct ls_cpu_kernels {
   // ls_random_source_bits.
   void (*random_bits)(uint32_t *restrict dst, const ls_random_source *source,
                       uint64_t first, size_t blocks);
-  // Computes standard normals from pairs of words, like ls_random_normals_f32.
-  // No overlap.
+  // Compute pairs of standard normals, like ls_random_normals_f32 from two
+  // words each, and like ls_random_normals_f64 from four. No overlap.
   void (*normals)(float *restrict dst, const uint32_t *restrict bits,
                   size_t pairs);
+  void (*normals_f64)(double *restrict dst, const uint32_t *restrict bits,
+                      size_t pairs);
 
   // dst[i] = parameter[i] - rate * grad[i], the product rounded first.
   void (*sgd)(float *dst, const float *parameter, const float *grad, float rate,

@@ -4,6 +4,7 @@
 // branches, so that they vectorize.
 
 #include "base/values/numbers.h"
+#include "engine/cpu/isa/bf16.h"
 #include "engine/cpu/isa/isa.h"
 
 #if defined(__F16C__)
@@ -44,12 +45,6 @@ static inline uint32_t narrow_f16(uint32_t bits) {
          (bits >> 16 & 0x8000U);
 }
 
-static inline uint32_t narrow_bf16(uint32_t bits) {
-  const uint32_t rounded = (bits + 0x7FFFU + (bits >> 16 & 1U)) >> 16;
-  const bool is_nan = (bits & 0x7FFFFFFFU) > 0x7F800000U;
-  return is_nan ? (bits >> 16 | 0x0040U) : rounded;
-}
-
 void LS_ISA_NAME(ls_cpu_widen_f16)(float *dst, const uint16_t *src, size_t n) {
   size_t i = 0;
 #if defined(__F16C__)
@@ -80,11 +75,11 @@ void LS_ISA_NAME(ls_cpu_narrow_f16)(uint16_t *dst, const float *src, size_t n) {
 
 void LS_ISA_NAME(ls_cpu_widen_bf16)(float *dst, const uint16_t *src, size_t n) {
   for (size_t i = 0; i < n; ++i)
-    dst[i] = ls_float_of_bits((uint32_t)src[i] << 16);
+    dst[i] = ls_widen_bf16(src[i]);
 }
 
 void LS_ISA_NAME(ls_cpu_narrow_bf16)(uint16_t *dst, const float *src,
                                      size_t n) {
   for (size_t i = 0; i < n; ++i)
-    dst[i] = (uint16_t)narrow_bf16(ls_float_bits(src[i]));
+    dst[i] = ls_narrow_bf16(src[i]);
 }

@@ -90,6 +90,9 @@ void LS_ISA_NAME(ls_cpu_random_bits)(uint32_t *restrict dst,
                                      uint64_t first, size_t blocks);
 void LS_ISA_NAME(ls_cpu_normals)(float *restrict dst,
                                  const uint32_t *restrict bits, size_t pairs);
+void LS_ISA_NAME(ls_cpu_normals_f64)(double *restrict dst,
+                                     const uint32_t *restrict bits,
+                                     size_t pairs);
 void LS_ISA_NAME(ls_cpu_stream)(void *dst, const void *src, size_t bytes);
 void LS_ISA_NAME(ls_cpu_stream_end)(void);
 void LS_ISA_NAME(ls_cpu_add4)(float *dst, const void *const *in, size_t n,

@@ -71,3 +71,10 @@ void LS_ISA_NAME(ls_cpu_normals)(float *restrict dst,
   for (size_t i = 0; i < pairs; ++i)
     ls_box_muller_f32(bits + 2 * i, dst + 2 * i);
 }
+
+void LS_ISA_NAME(ls_cpu_normals_f64)(double *restrict dst,
+                                     const uint32_t *restrict bits,
+                                     size_t pairs) {
+  for (size_t i = 0; i < pairs; ++i)
+    ls_box_muller_f64(bits + 4 * i, dst + 2 * i);
+}

@@ -4,6 +4,7 @@
 // vectorizes them, with the same bits on every instruction set.
 #include <math.h>
 
+#include "engine/cpu/isa/bf16.h"
 #include "engine/cpu/isa/isa.h"
 #include "engine/cpu/kernels/loops.h"
 
@@ -40,29 +41,39 @@ LS_EACH_FLOAT(UNARY, sign, SIGN)
 LS_EACH_FLOAT(UNARY, relu, RELU)
 
 // ---- Rounding --------------------------------------------------------------
-// Rounds without a call: adding 2^23 (2^52) to a smaller number rounds it to an
-// integer, to even. Larger numbers are integers already, and NaN stays.
-#define ROUNDING(D, T, FABS, COPYSIGN, LIMIT)                                  \
+// Rounds without a call. Without an instruction for it, adding 2^23 (2^52) to a
+// smaller number rounds it to an integer, to even. Larger numbers are integers
+// already, and NaN stays.
+#if defined(__SSE4_1__)
+#define ROUNDING(D, T, S, LIMIT)                                               \
+  static inline T nearest_##D(T x) { return __builtin_rint##S(x); }            \
+  static inline T below_##D(T x) { return __builtin_floor##S(x); }             \
+  static inline T above_##D(T x) { return __builtin_ceil##S(x); }
+#else
+#define ROUNDING(D, T, S, LIMIT)                                               \
   static inline T nearest_##D(T x) {                                           \
-    const T size = FABS(x);                                                    \
+    const T size = __builtin_fabs##S(x);                                       \
     const T near = (size + LIMIT) - LIMIT;                                     \
-    return COPYSIGN(size < LIMIT ? near : size, x);                            \
+    return __builtin_copysign##S(size < LIMIT ? near : size, x);               \
   }                                                                            \
   static inline T below_##D(T x) {                                             \
     const T near = nearest_##D(x);                                             \
-    return COPYSIGN(near - (near > x ? (T)1 : (T)0), x);                       \
+    return __builtin_copysign##S(near - (near > x ? (T)1 : (T)0), x);          \
   }                                                                            \
   static inline T above_##D(T x) {                                             \
     const T near = nearest_##D(x);                                             \
-    return COPYSIGN(near + (near < x ? (T)1 : (T)0), x);                       \
-  }                                                                            \
-  static inline T nearest_away_##D(T x) {                                      \
-    const T size = FABS(x), less = below_##D(size);                            \
-    const T step_up = size - less >= (T)0.5 ? (T)1 : (T)0;                     \
-    return COPYSIGN(less + step_up, x);                                        \
+    return __builtin_copysign##S(near + (near < x ? (T)1 : (T)0), x);          \
   }
-ROUNDING(F32, float, fabsf, copysignf, 0x1p23F)
-ROUNDING(F64, double, fabs, copysign, 0x1p52)
+#endif
+#define ROUNDING_AWAY(D, T, S, LIMIT)                                          \
+  ROUNDING(D, T, S, LIMIT)                                                     \
+  static inline T nearest_away_##D(T x) {                                      \
+    const T size = __builtin_fabs##S(x), less = below_##D(size);               \
+    const T step_up = size - less >= (T)0.5 ? (T)1 : (T)0;                     \
+    return __builtin_copysign##S(less + step_up, x);                           \
+  }
+ROUNDING_AWAY(F32, float, f, 0x1p23F)
+ROUNDING_AWAY(F64, double, , 0x1p52)
 #define ROUND(T, W, x) nearest_##W(x)
 #define FLOOR(T, W, x) below_##W(x)
 #define CEIL(T, W, x) above_##W(x)
@@ -79,6 +90,42 @@ ROUNDS(round_away, ROUND_AWAY)
 #define IS_FINITE_F64(T, W, x) (fabs(x) < (double)INFINITY)
 LS_SPAN_OF_ONE(is_finite, IS_FINITE_F32, F32, uint8_t, float, )
 LS_SPAN_OF_ONE(is_finite, IS_FINITE_F64, F64, uint8_t, double, )
+#define IS_FINITE_BF16(T, W, x) (((x)&0x7F80U) != 0x7F80U)
+LS_SPAN_OF_ONE(is_finite, IS_FINITE_BF16, BF16, uint8_t, uint16_t, )
+
+// ---- 16-bit floats ---------------------------------------------------------
+// bf16: the operation W in f32, rounded once.
+#define IN_F32(T, W, x) ls_narrow_bf16(W(float, F32, ls_widen_bf16(x)))
+#define IN_F32_TWO(T, W, x, y)                                                 \
+  ls_narrow_bf16(W(float, F32, ls_widen_bf16(x), ls_widen_bf16(y)))
+#define BF16_ONE(name, W)                                                      \
+  LS_SPAN_OF_ONE(name, IN_F32, BF16, uint16_t, uint16_t, W)
+#define BF16_TWO(name, W)                                                      \
+  LS_SPAN_OF_TWO(name, IN_F32_TWO, BF16, uint16_t, uint16_t, W)
+BF16_TWO(add, LS_ADD_FLOAT)
+BF16_TWO(sub, LS_SUB_FLOAT)
+BF16_TWO(mul, LS_MUL_FLOAT)
+BF16_TWO(div, LS_DIV_FLOAT)
+BF16_TWO(maximum, LS_MAX_FLOAT)
+BF16_TWO(minimum, LS_MIN_FLOAT)
+BF16_TWO(relu_grad, RELU_GRAD)
+BF16_ONE(neg, NEG)
+BF16_ONE(abs, ABS_F32)
+BF16_ONE(sqrt, SQRT_F32)
+BF16_ONE(sign, SIGN)
+BF16_ONE(relu, RELU)
+BF16_ONE(round, ROUND)
+BF16_ONE(floor, FLOOR)
+BF16_ONE(ceil, CEIL)
+BF16_ONE(round_away, ROUND_AWAY)
+
+// f16: numbers below 0 are 0x8001 to 0xFC00.
+#define NEG_BITS(T, W, x) ((uint16_t)((x) ^ 0x8000U))
+#define ABS_BITS(T, W, x) ((uint16_t)((x)&0x7FFFU))
+#define RELU_BITS(T, W, x) ((uint16_t)((x)-0x8001U) < 0x7C00U ? 0 : (x))
+UNARY(neg, NEG_BITS, F16, uint16_t, )
+UNARY(abs, ABS_BITS, F16, uint16_t, )
+UNARY(relu, RELU_BITS, F16, uint16_t, )
 
 // ---- All -------------------------------------------------------------------
 #define ENTRIES(D)                                                             \
@@ -93,4 +140,10 @@ LS_SPAN_OF_ONE(is_finite, IS_FINITE_F64, F64, uint8_t, double, )
     [LS_OP_IS_FINITE] = is_finite_##D,                                         \
   }
 
-const ls_cpu_spans LS_ISA_NAME(ls_cpu_spans) = {ENTRIES(F32), ENTRIES(F64)};
+const ls_cpu_spans LS_ISA_NAME(ls_cpu_spans) = {
+    .f32 = ENTRIES(F32),
+    .f64 = ENTRIES(F64),
+    .bf16 = ENTRIES(BF16),
+    .f16 =
+        {[LS_OP_NEG] = neg_F16, [LS_OP_ABS] = abs_F16, [LS_OP_RELU] = relu_F16},
+};

@@ -45,6 +45,7 @@ const ls_cpu_kernels LS_ISA_NAME(ls_cpu_kernels) = {
     .add8 = LS_ISA_NAME(ls_cpu_add8),
     .random_bits = LS_ISA_NAME(ls_cpu_random_bits),
     .normals = LS_ISA_NAME(ls_cpu_normals),
+    .normals_f64 = LS_ISA_NAME(ls_cpu_normals_f64),
     .sgd = LS_ISA_NAME(ls_cpu_sgd),
     .relu_grad = LS_ISA_NAME(ls_cpu_relu_grad),
     .spans = &LS_ISA_NAME(ls_cpu_spans),

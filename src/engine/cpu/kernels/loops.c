@@ -154,14 +154,25 @@ ls_status ls_elementwise_plan(ls_kernel_plan *plan, ls_elementwise work) {
   return plan->params == NULL ? ls_out_of_memory() : ls_ok();
 }
 
-ls_span ls_span_of(uint16_t op, ls_dtype dtype, const ls_cpu_kernels *kernels) {
-  ls_span span = NULL;
-  if (dtype == LS_DTYPE_F32 || dtype == LS_DTYPE_F64) {
-    const bool wide = dtype == LS_DTYPE_F64;
-    span = (wide ? kernels->spans->f64 : kernels->spans->f32)[op];
-    if (span == NULL)
-      span = (wide ? kernels->elementary->f64 : kernels->elementary->f32)[op];
+static ls_span float_span_of(const ls_cpu_spans *spans, uint16_t op,
+                             ls_dtype dtype) {
+  switch (dtype) {
+  case LS_DTYPE_F32:
+    return spans->f32[op];
+  case LS_DTYPE_F64:
+    return spans->f64[op];
+  case LS_DTYPE_BF16:
+    return spans->bf16[op];
+  case LS_DTYPE_F16:
+    return spans->f16[op];
+  default:
+    return NULL;
   }
+}
+
+ls_span ls_span_of(uint16_t op, ls_dtype dtype, const ls_cpu_kernels *kernels) {
+  ls_span span = float_span_of(kernels->spans, op, dtype);
+  if (span == NULL) span = float_span_of(kernels->elementary, op, dtype);
   if (span == NULL) span = kernels->integer_spans->of[op][dtype];
   return span != NULL ? span : kernels->typed_spans->of[op][dtype];
 }

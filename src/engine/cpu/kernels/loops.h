@@ -3,8 +3,8 @@
 // Shared parts of the ops' loops: lists of types, spans of elementwise work,
 // and 16-bit floats.
 //
-// A span is a typed loop over a range of elements. 16-bit floats have no spans:
-// a range is widened to f32, computed there and rounded once.
+// A span is a typed loop over a range of elements. Where 16-bit floats have no
+// span, a range is widened to f32, computed there and rounded once.
 #ifndef LS_ENGINE_CPU_KERNELS_LOOPS_H_
 #define LS_ENGINE_CPU_KERNELS_LOOPS_H_
 
@@ -103,6 +103,7 @@ typedef void (*ls_span)(const ls_elementwise *self, void *out,
 // isa/elementary.c), by op.
 struct ls_cpu_spans {
   ls_span f32[LS_OP_COUNT], f64[LS_OP_COUNT];
+  ls_span bf16[LS_OP_COUNT], f16[LS_OP_COUNT];
 };
 
 // Spans of other types, by op and type (isa/integer_span.c, isa/typed_span.c).
@@ -172,8 +173,8 @@ struct ls_elementwise {
     }                                                                          \
   }
 
-// Copies bytes between arrays that do not overlap; and bytes of operand 0 to the
-// same position of result 0, unless it is in place.
+// Copies bytes between arrays that do not overlap; and bytes of operand 0 to
+// the same position of result 0, unless it is in place.
 void ls_copy(void *out, const void *in, size_t bytes);
 void ls_copy_operand(const ls_kernel_call *call, size_t begin, size_t bytes);
 

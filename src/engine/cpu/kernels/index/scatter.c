@@ -17,7 +17,8 @@ typedef struct scatter_params {
   int64_t blocks_each;  // Blocks per outer.
   int64_t outers;       // Outer indices per block, if a block owns whole ones.
   size_t element;
-  ls_dtype index, half;
+  ls_dtype index;
+  ls_dtype half;  // Not NONE: 16-bit floats, combined in f32.
   const ls_cpu_indices *kernels;
   ls_elementwise combine;  // Without a span the update is copied.
   ls_apply_fn *apply;      // NULL: whole rows are combined.
@@ -45,10 +46,10 @@ static void combine_row(const scatter_params *self, void *row,
                        count);
     return;
   }
-  float x[64], y[64];
+  float x[LS_CHUNK], y[LS_CHUNK];
   uint16_t *target = row;
-  for (int64_t i = 0; i < count; i += 64) {
-    const int64_t n = ls_min_i64(64, count - i);
+  for (int64_t i = 0; i < count; i += LS_CHUNK) {
+    const int64_t n = ls_min_i64(LS_CHUNK, count - i);
     ls_widen(self->half, x, target + i, n);
     ls_widen(self->half, y, (const uint16_t *)update + i, n);
     self->combine.span(&self->combine, x, (const void *[]){x, y}, n);
@@ -121,8 +122,11 @@ static bool choose_combine(scatter_params *self, const ls_kernel_plan *plan) {
   const ls_dtype dtype = plan->out[0].dtype;
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
     if (strcmp(name, rows[i].name) != 0) continue;
-    self->combine.span = ls_span_of(
-        rows[i].op, ls_is_half(dtype) ? LS_DTYPE_F32 : dtype, plan->kernels);
+    self->combine.span = ls_span_of(rows[i].op, dtype, plan->kernels);
+    if (self->combine.span == NULL && ls_is_half(dtype)) {
+      self->combine.span = ls_span_of(rows[i].op, LS_DTYPE_F32, plan->kernels);
+      self->half = dtype;
+    }
     self->apply = ls_apply_of(rows[i].op, dtype);
     return self->combine.span != NULL;
   }
@@ -137,8 +141,7 @@ ls_status kernel_scatter(ls_kernel_plan *plan) {
   self->size = x.shape.dim[axis];
   self->inner = ls_step_of(x.shape, axis);
   if (!choose_combine(self, plan)) return ls_kernel_unsupported(plan, x.dtype);
-  self->half = ls_is_half(x.dtype) ? x.dtype : LS_DTYPE_NONE;
-  const int64_t few = self->half != LS_DTYPE_NONE ? FEW_HALVES : FEW_ELEMENTS;
+  const int64_t few = ls_is_half(x.dtype) ? FEW_HALVES : FEW_ELEMENTS;
   self->kernels = plan->kernels->indices;
   self->most = LS_INDEX_CHUNK;
   if (self->inner > 0 && self->inner <= few)

@@ -113,17 +113,14 @@ static void draw_f64(const random_params *self, const ls_random_source *source,
     uint32_t bits[WORDS];
     double numbers[WORDS / 2];
     draw_blocks(self, source, (at + i) / 2, bits);
-    for (int k = 0; k < WORDS; k += 4) {
-      double *two = numbers + k / 2;
-      if (self->kind != UNIFORM) {
-        ls_random_normals_f64(bits + k, two);
-      } else {
-        two[0] = ls_random_uniform_f64(bits[k], bits[k + 1]);
-        two[1] = ls_random_uniform_f64(bits[k + 2], bits[k + 3]);
-      }
-      if (self->kind == TRUNCATED)
-        draw_again_f64(source, (at + i + k / 2) / 2, two);
-    }
+    if (self->kind == UNIFORM)
+      for (int k = 0; k < WORDS / 2; ++k)
+        numbers[k] = ls_random_uniform_f64(bits[2 * k], bits[2 * k + 1]);
+    else
+      self->kernels->normals_f64(numbers, bits, WORDS / 4);
+    if (self->kind == TRUNCATED)
+      for (int k = 0; k < WORDS / 2; k += 2)
+        draw_again_f64(source, (at + i + k) / 2, numbers + k);
     const int64_t left = ls_min_i64(WORDS / 2, count - i);
     for (int64_t k = 0; k < left; ++k) {
       const double x = numbers[k] * self->factor + self->offset;
