@@ -95,16 +95,18 @@ static void gradient_of_rows(const rows_params *self,
   }
 }
 
-static void add_run(const rows_params *self, double *target, const void *sums) {
+// Adds a run's sums, which are not -0, or stores those of the first run.
+static void add_run(const rows_params *self, double *target, const void *sums,
+                    bool is_first) {
   const int64_t count = self->sums * self->columns;
   const float *f32 = sums;
   const double *f64 = sums;
   if (self->wide == LS_DTYPE_F64)
     for (int64_t j = 0; j < count; ++j)
-      target[j] += f64[j];
+      target[j] = is_first ? f64[j] : target[j] + f64[j];
   else
     for (int64_t j = 0; j < count; ++j)
-      target[j] += (double)f32[j];
+      target[j] = is_first ? (double)f32[j] : target[j] + (double)f32[j];
 }
 
 static void gradient_loop(const ls_kernel_call *call, int64_t begin_block,
@@ -114,12 +116,13 @@ static void gradient_loop(const ls_kernel_call *call, int64_t begin_block,
   for (int64_t c = begin_block; c < end_block; ++c) {
     double *sums =
         (double *)call->out[self->again ? 2 : 1] + c * (int64_t)count;
-    memset(sums, 0, count * sizeof(*sums));
-    const int64_t end = ls_min_i64((c + 1) * self->chunk, self->rows);
-    for (int64_t i = c * self->chunk; i < end; i += RUN) {
+    const int64_t begin = c * self->chunk;
+    const int64_t end = ls_min_i64(begin + self->chunk, self->rows);
+    if (begin == end) memset(sums, 0, count * sizeof(*sums));  // No rows.
+    for (int64_t i = begin; i < end; i += RUN) {
       memset(call->scratch, 0, count * ls_dtype_size(self->wide));
       gradient_of_rows(self, call, call->scratch, i, ls_min_i64(i + RUN, end));
-      add_run(self, sums, call->scratch);
+      add_run(self, sums, call->scratch, i == begin);
     }
   }
 }
@@ -130,24 +133,21 @@ static void sums_loop(const ls_kernel_call *call, int64_t begin_block,
   const rows_params *self = call->params;
   const int64_t count = self->sums * self->columns;
   const int64_t end = ls_min_i64(end_block * COLUMNS, count);
-  for (int64_t j = begin_block * COLUMNS; j < end; j += FEW) {
+  for (int64_t j = begin_block * COLUMNS, few = 0; j < end; j += few) {
     double sums[FEW] = {0};
-    const int64_t few = ls_min_i64(FEW, end - j);
+    const int64_t which = j / self->columns, column = j % self->columns;
+    few = ls_min_i64(ls_min_i64(FEW, end - j), self->columns - column);
     for (int64_t c = 0; c < self->chunks; ++c) {
       const double *from = (const double *)call->in[0] + c * count + j;
       for (int64_t k = 0; k < few; ++k)
         sums[k] += from[k];
     }
-    int64_t which = j / self->columns, column = j % self->columns;
-    for (int64_t k = 0; k < few; ++k) {
-      if (self->wide == LS_DTYPE_F64)
-        ((double *)call->out[which])[column] = sums[k];
-      else
-        ((float *)call->out[which])[column] = (float)sums[k];
-      if (++column < self->columns) continue;
-      column = 0;
-      ++which;
-    }
+    if (self->wide == LS_DTYPE_F64)
+      for (int64_t k = 0; k < few; ++k)
+        ((double *)call->out[which])[column + k] = sums[k];
+    else
+      for (int64_t k = 0; k < few; ++k)
+        ((float *)call->out[which])[column + k] = (float)sums[k];
   }
 }
 
