@@ -97,8 +97,9 @@ typedef struct cli_syntax {
   const cli_option *options;
   size_t num_options;
   const char *operand_form;  // "MODEL"; NULL: the command takes none.
-  const char **operand;      // A required operand; if there may be several,
-  size_t *num_operands;      // `num_operands` gets their number.
+  const char **operand;      // A required operand.
+  size_t *num_operands;      // There may be several: their number, of which at
+                             // least one, moved to the first words of argv.
 } cli_syntax;
 
 // Initializes two fields of cli_syntax from a table of flags.
@@ -125,7 +126,7 @@ const char *cli_nearest(const char *text, const char *const *names,
 // ---- Services --------------------------------------------------------------
 // Prints "lockstep COMMAND: ..." and a newline to standard error.
 void cli_say(const char *command, const char *format, ...) LS_PRINTF(2, 3);
-// Prints and frees the status. Returns CLI_FAILED.
+// Prints and frees a failure, and returns CLI_FAILED; CLI_OK if it is none.
 int cli_report(const char *command, ls_status status);
 
 // Opens a regular file for reading; never waits for the writer of a fifo.

@@ -174,6 +174,5 @@ int cli_devices(int argc, char **argv) {
   ls_runtime *runtime = NULL;
   ls_status status = cli_runtime_open(flags.threads, NULL, &runtime);
   if (ls_status_is_ok(status)) status = show_devices(runtime, &flags);
-  if (!ls_status_is_ok(status)) code = cli_report("devices", status);
-  return cli_runtime_close("devices", runtime, code);
+  return cli_runtime_close("devices", runtime, cli_report("devices", status));
 }

@@ -40,7 +40,7 @@ static int run_use(const use *used, const cli_syntax *syntax,
   }
   const ls_status status =
       cli_estimator_note_batch(flags, use_estimator(used, flags, type, &e));
-  code = ls_status_is_ok(status) ? CLI_OK : cli_report(used->command, status);
+  code = cli_report(used->command, status);
   if (code == CLI_OK && cli_signals_first() != 0)
     code = CLI_SIGNAL + cli_signals_first();
   return cli_estimator_close(used->command, &e, code);

@@ -122,9 +122,8 @@ int cli_with_language(cli_run *run,
   }
   ls_status status = cli_runtime_open(run->threads, run->math, &runtime);
   if (ls_status_is_ok(status)) status = use_export(&use);
-  const int code =
-      ls_status_is_ok(status) ? CLI_OK : cli_report(run->command, status);
-  return cli_runtime_close(run->command, runtime, code);
+  return cli_runtime_close(run->command, runtime,
+                           cli_report(run->command, status));
 }
 
 // ---- Logits ----------------------------------------------------------------

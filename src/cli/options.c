@@ -240,7 +240,7 @@ static bool gives_model(int argc, char **argv) {
   return false;
 }
 
-static int parse_operand(const cli_syntax *syntax, const char *word,
+static int parse_operand(const cli_syntax *syntax, char *word, char **words,
                          bool has_model) {
   if (word[0] == '-' && word[1] != '\0') {
     cli_say(syntax->command, "there is no flag '%s'; see 'lockstep %s --help'",
@@ -248,7 +248,7 @@ static int parse_operand(const cli_syntax *syntax, const char *word,
     return CLI_USAGE;
   }
   if (syntax->num_operands != NULL) {
-    syntax->operand[(*syntax->num_operands)++] = word;
+    words[(*syntax->num_operands)++] = word;
     return CLI_OK;
   }
   if (syntax->operand_form == NULL || *syntax->operand != NULL) {
@@ -284,11 +284,15 @@ bool cli_parse(const cli_syntax *syntax, int argc, char **argv, int *out_exit) {
     }
   }
   for (int i = 0; *out_exit == CLI_OK && i < argc; ++i)
-    *out_exit = strncmp(argv[i], "--", 2) == 0
-                    ? parse_flag(syntax, argc, argv, &i)
-                    : parse_operand(syntax, argv[i], gives_model(argc, argv));
-  if (*out_exit == CLI_OK && syntax->operand_form != NULL &&
-      *syntax->operand == NULL) {
+    *out_exit =
+        strncmp(argv[i], "--", 2) == 0
+            ? parse_flag(syntax, argc, argv, &i)
+            : parse_operand(syntax, argv[i], argv, gives_model(argc, argv));
+  const bool has_operand =
+      syntax->num_operands != NULL
+          ? *syntax->num_operands > 0
+          : syntax->operand_form == NULL || *syntax->operand != NULL;
+  if (*out_exit == CLI_OK && !has_operand) {
     cli_say(syntax->command, "%s is missing; see 'lockstep %s --help'",
             syntax->operand_form, syntax->command);
     *out_exit = CLI_USAGE;

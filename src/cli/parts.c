@@ -37,8 +37,7 @@ bool cli_flagged_type(const char *command, const char *task, int64_t outputs,
   const bool numbers = cli_task_of(&config, *type)->label_dtype == LS_DTYPE_F32;
   if (outputs == 0 && numbers && (*type)->any_outputs) config.outputs = 1;
   const ls_status status = cli_run_type(&config, type, room);
-  if (!ls_status_is_ok(status)) (void)cli_report(command, status);
-  return ls_status_is_ok(status);
+  return cli_report(command, status) == CLI_OK;
 }
 
 bool cli_check_precision(const char *command, const char *precision) {

@@ -191,7 +191,7 @@ int cli_ranks_restart(const char *command, const char **run_folder,
   }
   // Only a missing flag is a usage error, after which nothing starts again.
   const bool misused = ls_status_code(status) == LS_INVALID_ARGUMENT;
-  int code = ls_status_is_ok(status) ? CLI_OK : cli_report(command, status);
+  int code = cli_report(command, status);
   if (misused) code = CLI_USAGE;
   return cli_runtime_close(command, runtime, code);
 }

@@ -73,6 +73,7 @@ void cli_say(const char *command, const char *format, ...) {
 // Prints a status on one line, with its notes in parentheses; tables keep their
 // lines.
 int cli_report(const char *command, ls_status status) {
+  if (ls_status_is_ok(status)) return CLI_OK;
   if (cli_is_told_elsewhere(ls_status_message(status))) {
     ls_status_free(status);
     return CLI_OTHER_RANK;
@@ -317,8 +318,8 @@ ls_status cli_run_open(const char *run_folder, int64_t threads,
 int cli_runtime_close(const char *command, ls_runtime *runtime, int code) {
   ls_runtime_make_current(NULL);
   if (runtime == NULL) return code;
-  ls_status status = ls_runtime_destroy(runtime);
-  return ls_status_is_ok(status) ? code : cli_report(command, status);
+  const int closed = cli_report(command, ls_runtime_destroy(runtime));
+  return closed == CLI_OK ? code : closed;
 }
 
 int cli_with_runtime(const char *command, ls_status (*body)(void *user),
@@ -326,9 +327,7 @@ int cli_with_runtime(const char *command, ls_status (*body)(void *user),
   ls_runtime *runtime = NULL;
   ls_status status = cli_runtime_open(0, NULL, &runtime);
   if (ls_status_is_ok(status)) status = body(user);
-  const int code =
-      ls_status_is_ok(status) ? CLI_OK : cli_report(command, status);
-  return cli_runtime_close(command, runtime, code);
+  return cli_runtime_close(command, runtime, cli_report(command, status));
 }
 
 // Calls `body` for an open run; returns an exit code.
@@ -344,7 +343,7 @@ static int use_run(cli_run *run, const ls_train_config *config,
   ls_model_type room;
   ls_status status = cli_run_type(config, &type, &room);
   if (ls_status_is_ok(status)) status = body(user, config, type);
-  return ls_status_is_ok(status) ? CLI_OK : cli_report(run->command, status);
+  return cli_report(run->command, status);
 }
 
 ls_status cli_load_run(const cli_run *run, const ls_model *model) {
@@ -398,11 +397,7 @@ ls_status cli_trace_begin(ls_runtime *runtime, const char *path,
 int cli_trace_end(const char *command, ls_trace *trace, int code) {
   if (trace == NULL) return code;
   ls_trace_end(trace);
-  const ls_status status = ls_trace_write(trace, NULL);
-  if (!ls_status_is_ok(status)) {
-    cli_report(command, status);
-    if (code == CLI_OK) code = CLI_FAILED;
-  }
+  const int written = cli_report(command, ls_trace_write(trace, NULL));
   ls_trace_destroy(trace);
-  return code;
+  return code == CLI_OK && written != CLI_OK ? CLI_FAILED : code;
 }

@@ -131,7 +131,6 @@ int cli_with_step(const char *command, cli_step_flags *flags,
                   void *user) {
   ls_runtime *runtime = NULL;
   ls_trace *trace = NULL;
-  int code = CLI_OK;
   if (!cli_check_arithmetic(command, flags->precision, &flags->math))
     return CLI_USAGE;
   ls_status status = cli_runtime_open(flags->threads, flags->math, &runtime);
@@ -142,10 +141,8 @@ int cli_with_step(const char *command, cli_step_flags *flags,
                         &flags->adapted))
     return cli_runtime_close(command, runtime, CLI_USAGE);
   if (flags->batch_size == 0) flags->batch_size = flags->type->batch_size;
-  if (ls_status_is_ok(status))
-    status = cli_trace_begin(runtime, flags->trace, &trace);
+  status = cli_trace_begin(runtime, flags->trace, &trace);
   if (ls_status_is_ok(status)) status = body(user, runtime);
-  if (!ls_status_is_ok(status)) code = cli_report(command, status);
-  code = cli_trace_end(command, trace, code);
+  const int code = cli_trace_end(command, trace, cli_report(command, status));
   return cli_runtime_close(command, runtime, code);
 }

@@ -100,9 +100,6 @@ int cli_checkpoint_diff(int argc, char **argv);
 int cli_checkpoint_verify(int argc, char **argv);
 int cli_checkpoint_convert(int argc, char **argv);
 
-// Allocates an array for the operands of `argc` words; NULL without memory.
-// Free it with cli_release.
-const char **cli_checkpoint_paths(int argc);
 // Lists the steps of a folder's checkpoints. Free the list with cli_release.
 ls_status cli_checkpoint_steps(const char *folder, int64_t **out_steps,
                                size_t *out_count);

@@ -250,8 +250,7 @@ static int compare_ops(const comparing *c, const char *model,
 }
 
 int cli_diff(int argc, char **argv) {
-  CLI_OWN_MEMORY(const char *, folders) = cli_checkpoint_paths(argc);
-  if (folders == NULL) return cli_report(command, ls_out_of_memory());
+  const char **folders = (const char **)argv;
   size_t count = 0;
   bool json = false, by_op = false;
   const char *model = NULL;
@@ -280,7 +279,6 @@ int cli_diff(int argc, char **argv) {
           "differences of config.json are shown, but do not count. After a "
           "resume, a line may have means over other steps.",
       .operand_form = "RUN RUN",
-      .operand = folders,
       .num_operands = &count};
   int code = CLI_OK;
   if (!cli_parse(&syntax, argc, argv, &code)) return code;

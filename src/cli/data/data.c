@@ -242,17 +242,15 @@ static ls_status data_open(data_flags *flags, ls_runtime **out_runtime) {
 static int data_run(data_flags *flags) {
   ls_runtime *runtime = NULL;
   const ls_status status = data_open(flags, &runtime);
-  int code = ls_status_is_ok(status) ? CLI_OK : cli_report("data", status);
+  int code = cli_report("data", status);
   if (code == CLI_OK && cli_signals_first() != 0)
     code = CLI_SIGNAL + cli_signals_first();
   return cli_runtime_close("data", runtime, code);
 }
 
 int cli_data_command(int argc, char **argv) {
-  CLI_OWN_MEMORY(const char *, files) =
-      cli_allocate(((size_t)argc + 1) * sizeof(*files));
-  if (files == NULL) return cli_report("data", ls_out_of_memory());
-  data_flags flags = {.files = files, .threads = -1, .seconds = 5};
+  data_flags flags = {
+      .files = (const char **)argv, .threads = -1, .seconds = 5};
   const cli_option options[] = {
       CLI_FEATURES_OPTION(&flags.features),
       {"batch", CLI_COUNT, &flags.batch, "N",
@@ -277,7 +275,6 @@ int cli_data_command(int argc, char **argv) {
           "--data', or .npy, PNG, JPEG or text files. Ctrl-C stops reading.",
       CLI_OPTIONS(options),
       .operand_form = "FILE...",
-      .operand = flags.files,
       .num_operands = &flags.num_files};
   int code = CLI_OK;
   if (cli_parse(&syntax, argc, argv, &code)) code = data_run(&flags);

@@ -318,7 +318,6 @@ static int run_plan(const cli_syntax *syntax, train_flags *flags, void *user) {
   plan_flags *all = user;
   plan p = {.flags = all};
   ls_runtime *runtime = NULL;
-  int code = CLI_OK;
   (void)syntax;
   all->train = *flags;
   if (!check_flags(flags) || !cli_train_check(flags)) return CLI_USAGE;
@@ -328,8 +327,7 @@ static int run_plan(const cli_syntax *syntax, train_flags *flags, void *user) {
   ls_status status =
       cli_runtime_open(flags->asked.threads, flags->asked.math, &runtime);
   if (ls_status_is_ok(status)) status = make_plan(&p, type);
-  if (!ls_status_is_ok(status)) code = cli_report("plan", status);
-  return cli_runtime_close("plan", runtime, code);
+  return cli_runtime_close("plan", runtime, cli_report("plan", status));
 }
 
 int cli_plan(int argc, char **argv) {

@@ -151,16 +151,14 @@ static int run_report(const report_flags *flags) {
   const bool to_pipe = strcmp(flags->out, "-") == 0;
   const ls_status status =
       to_pipe ? write_page(stdout, &data) : write_file(flags->out, &data);
-  if (!ls_status_is_ok(status)) return cli_report(command, status);
-  if (!to_pipe) printf("the report is in %s\n", flags->out);
-  return CLI_OK;
+  if (ls_status_is_ok(status) && !to_pipe)
+    printf("the report is in %s\n", flags->out);
+  return cli_report(command, status);
 }
 
 int cli_report_runs(int argc, char **argv) {
-  report_flags flags = {.out = "report.html", .examples = 10000};
-  CLI_OWN_MEMORY(const char *, folders) =
-      cli_allocate(((size_t)argc + 1) * sizeof(*folders));
-  if (folders == NULL) return cli_report(command, ls_out_of_memory());
+  report_flags flags = {
+      .folders = (const char **)argv, .out = "report.html", .examples = 10000};
   const cli_option options[] = {
       {"out", CLI_TEXT, &flags.out, "FILE",
        "file of the page (default report.html); -: standard output", 0},
@@ -186,11 +184,9 @@ int cli_report_runs(int argc, char **argv) {
                "file, without scripts, that needs no network.",
       CLI_OPTIONS(options),
       .operand_form = "RUN...",
-      .operand = folders,
       .num_operands = &flags.num_folders};
   int code = CLI_OK;
   if (!cli_parse(&syntax, argc, argv, &code)) return code;
-  flags.folders = folders;
   cli_show_warnings_alone();
   return run_report(&flags);
 }

@@ -185,8 +185,7 @@ static int run_shower(shower *self) {
   ls_runtime *runtime = NULL;
   ls_status status = cli_runtime_open_input(0, &runtime);
   if (ls_status_is_ok(status)) status = show_all(self);
-  const int code =
-      ls_status_is_ok(status) ? CLI_OK : cli_report(command, status);
+  const int code = cli_report(command, status);
   const int signal = cli_signals_first();
   return cli_runtime_close(command, runtime,
                            code == CLI_OK && signal != 0 ? CLI_SIGNAL + signal
@@ -200,10 +199,7 @@ static bool check_flags(const show_flags *flags) {
 }
 
 int cli_show(int argc, char **argv) {
-  show_flags flags = {0};
-  CLI_OWN_MEMORY(const char *, folders) =
-      cli_allocate(((size_t)argc + 1) * sizeof(*folders));
-  if (folders == NULL) return cli_report(command, ls_out_of_memory());
+  show_flags flags = {.folders = (const char **)argv};
   const cli_option options[] = {
       {"metric", CLI_TEXT, &flags.metric, "A,B",
        "only these metrics, by name or pattern: loss,'*accuracy'", 0},
@@ -233,12 +229,10 @@ int cli_show(int argc, char **argv) {
                "NO_COLOR), else with plain characters.",
       CLI_OPTIONS(options),
       .operand_form = "RUN...",
-      .operand = folders,
       .num_operands = &flags.num_folders};
   int code = CLI_OK;
   if (!cli_parse(&syntax, argc, argv, &code)) return code;
   if (!check_flags(&flags)) return CLI_USAGE;
-  flags.folders = folders;
   shower self = {.flags = &flags};
   if (!cli_words_open(command, "metric", flags.metric, NULL, &self.only))
     return CLI_USAGE;

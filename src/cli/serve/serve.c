@@ -9,7 +9,7 @@
 enum { MOST_MODELS = 64 };
 
 typedef struct serve_flags {
-  const char *exports[MOST_MODELS];
+  const char **exports;
   size_t num_exports;
   int64_t threads;
   const char *math;
@@ -59,9 +59,8 @@ static int run_service(serve_flags *flags) {
   }
   if (ls_status_is_ok(status)) status = serve_exports(flags, service);
   cli_watch_end();
-  const int code =
-      ls_status_is_ok(status) ? CLI_OK : cli_report("serve", status);
-  return cli_runtime_close("serve", service->runtime, code);
+  return cli_runtime_close("serve", service->runtime,
+                           cli_report("serve", status));
 }
 
 static bool check_flags(const serve_flags *flags) {
@@ -83,7 +82,8 @@ static bool check_flags(const serve_flags *flags) {
 }
 
 int cli_serve(int argc, char **argv) {
-  serve_flags flags = {.service = {.address = "127.0.0.1",
+  serve_flags flags = {.exports = (const char **)argv,
+                       .service = {.address = "127.0.0.1",
                                    .port = 8080,
                                    .limits = {.max_batch = 64,
                                               .max_wait_us = 200,
@@ -130,13 +130,8 @@ int cli_serve(int argc, char **argv) {
                      "or of the one above if that is a number.",
       CLI_OPTIONS(options),
       .operand_form = "EXPORT...",
-      .operand = flags.exports,
       .num_operands = &flags.num_exports};
   int code = CLI_OK;
-  if (argc > MOST_MODELS) {
-    cli_say("serve", "more than %d words", MOST_MODELS);
-    return CLI_USAGE;
-  }
   if (!cli_parse(&syntax, argc, argv, &code)) return code;
   return check_flags(&flags) ? run_service(&flags) : CLI_USAGE;
 }
