@@ -126,6 +126,10 @@ const char *cli_nearest(const char *text, const char *const *names,
 // ---- Services --------------------------------------------------------------
 // Prints "lockstep COMMAND: ..." and a newline to standard error.
 void cli_say(const char *command, const char *format, ...) LS_PRINTF(2, 3);
+// Say what is wrong with the words of a command; the values are false and
+// CLI_USAGE.
+#define cli_refuse(...) (cli_say(__VA_ARGS__), false)
+#define cli_misuse(...) (cli_say(__VA_ARGS__), CLI_USAGE)
 // Prints and frees a failure, and returns CLI_FAILED; CLI_OK if it is none.
 int cli_report(const char *command, ls_status status);
 

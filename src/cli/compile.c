@@ -149,9 +149,7 @@ int cli_compile(int argc, char **argv) {
       .operand = &flags.step.model};
   int code = CLI_OK;
   if (!cli_parse(&syntax, argc, argv, &code)) return code;
-  if (flags.step.steps > 0 && cli_device.topology == NULL) {
-    cli_say("compile", "--steps: give a --topology, too");
-    return CLI_USAGE;
-  }
+  if (flags.step.steps > 0 && cli_device.topology == NULL)
+    return cli_misuse("compile", "--steps: give a --topology, too");
   return cli_with_step("compile", &flags.step, compile_model, &flags);
 }

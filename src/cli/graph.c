@@ -79,12 +79,10 @@ int cli_graph(int argc, char **argv) {
       .operand = &flags.step.model};
   int code = CLI_OK;
   if (!cli_parse(&syntax, argc, argv, &code)) return code;
-  if (flags.lowered + flags.plan + flags.dot + flags.cost + flags.gathered >
-      1) {
-    cli_say("graph", "--lowered, --plan, --cost, --dot and --gathered exclude "
-                     "each other; give one");
-    return CLI_USAGE;
-  }
+  if (flags.lowered + flags.plan + flags.dot + flags.cost + flags.gathered > 1)
+    return cli_misuse("graph",
+                      "--lowered, --plan, --cost, --dot and --gathered exclude "
+                      "each other; give one");
   flags.step.tpu |= flags.gathered;
   return cli_with_step("graph", &flags.step, print_graph, &flags);
 }

@@ -113,13 +113,11 @@ int cli_with_language(cli_run *run,
   run_use use = {.run = run, .body = body, .user = user};
   ls_runtime *runtime = NULL;
   if (!is_export(run->folder)) return cli_with_run(run, use_run, &use);
-  if (run->model != NULL) {
-    cli_say(run->command,
-            "--model is for runs; '%s' is an export, which has "
-            "its model",
-            run->folder);
-    return CLI_USAGE;
-  }
+  if (run->model != NULL)
+    return cli_misuse(run->command,
+                      "--model is for runs; '%s' is an export, which has "
+                      "its model",
+                      run->folder);
   ls_status status = cli_runtime_open(run->threads, run->math, &runtime);
   if (ls_status_is_ok(status)) status = use_export(&use);
   return cli_runtime_close(run->command, runtime,

@@ -140,10 +140,8 @@ static void become_mpirun(const job *self, int errors) {
 
 static bool start_job(job *self) {
   int pipe_ends[2];
-  if (pipe2(pipe_ends, O_CLOEXEC) != 0) {
-    cli_say("launch", "no pipe: %s", strerror(errno));
-    return false;
-  }
+  if (pipe2(pipe_ends, O_CLOEXEC) != 0)
+    return cli_refuse("launch", "no pipe: %s", strerror(errno));
   self->child = fork();
   if (self->child == 0) {
     become_mpirun(self, pipe_ends[1]);
@@ -154,8 +152,8 @@ static bool start_job(job *self) {
   self->errors = pipe_ends[0];
   if (self->child > 0) return true;
   close(pipe_ends[0]);
-  cli_say("launch", "cannot start %s: %s", self->mpirun, strerror(errno));
-  return false;
+  return cli_refuse("launch", "cannot start %s: %s", self->mpirun,
+                    strerror(errno));
 }
 
 // ---- Lines -----------------------------------------------------------------
@@ -387,20 +385,18 @@ int cli_launch(int argc, char **argv) {
   while (own < argc && strcmp(argv[own], "--") != 0)
     ++own;
   if (!cli_parse(&syntax, own, argv, &code)) return code;
-  if (own + 1 >= argc) {
-    cli_say("launch", "the program is missing: lockstep launch --ranks 4 -- "
+  if (own + 1 >= argc)
+    return cli_misuse("launch",
+                      "the program is missing: lockstep launch --ranks 4 -- "
                       "PROGRAM");
-    return CLI_USAGE;
-  }
   flags.program = argv + own + 1;
   if (flags.as_rank) return cli_run_as_rank(flags.program, flags.restart);
   if (flags.ranks == 0 ||
       (flags.mpi != NULL && strcmp(flags.mpi, "openmpi") != 0 &&
-       strcmp(flags.mpi, "mpich") != 0)) {
-    cli_say("launch", flags.ranks == 0 ? "--ranks is missing"
-                                       : "--mpi is neither openmpi nor mpich");
-    return CLI_USAGE;
-  }
+       strcmp(flags.mpi, "mpich") != 0))
+    return cli_misuse("launch", flags.ranks == 0
+                                    ? "--ranks is missing"
+                                    : "--mpi is neither openmpi nor mpich");
   ls_runtime *runtime = NULL;
   ls_status status = cli_runtime_open(1, NULL, &runtime);
   code = ls_status_is_ok(status)

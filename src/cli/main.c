@@ -124,10 +124,8 @@ static int run_command(const cli_command *command, int argc, char **argv) {
 }
 
 static int main_run(int argc, char **argv) {
-  if (argc < 2) {
-    cli_say(NULL, "a command is missing; see 'lockstep help'");
-    return CLI_USAGE;
-  }
+  if (argc < 2)
+    return cli_misuse(NULL, "a command is missing; see 'lockstep help'");
   const char *name = argv[1];
   if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) name = "help";
   if (strcmp(name, "--version") == 0) {

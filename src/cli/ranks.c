@@ -70,9 +70,9 @@ static int32_t find_failed(void) {
 bool cli_is_alone(const char *command) {
   const ls_mpi_launcher launcher = ls_mpi_find_launcher(NULL);
   if (launcher.name == NULL || launcher.ranks <= 1) return true;
-  cli_say(command, "this command runs in one process: %s has started %d",
-          launcher.name, launcher.ranks);
-  return false;
+  return cli_refuse(command,
+                    "this command runs in one process: %s has started %d",
+                    launcher.name, launcher.ranks);
 }
 
 bool cli_ranks_open(const char *command) {

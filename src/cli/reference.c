@@ -54,13 +54,12 @@ static void print_entry(FILE *file, char *line, const char *header) {
 int cli_help_name(const char *name) {
   char line[MOST_LINE], header[MOST_NAME] = "", nearest[MOST_NAME] = "";
   CLI_OWN(FILE, file) = open_table();
-  if (file == NULL) {
-    cli_say("help",
-            "'%s' is explained in share/lockstep/reference.txt, which is not "
-            "there",
-            name);
-    return CLI_USAGE;
-  }
+  if (file == NULL)
+    return cli_misuse(
+        "help",
+        "'%s' is explained in share/lockstep/reference.txt, which is not "
+        "there",
+        name);
   while (fgets(line, sizeof(line), file) != NULL) {
     if (line[0] == 'H') sscanf(line + 2, "%63s", header);
     if (line[0] == 'E' && find_name(line + 2, name, nearest)) {

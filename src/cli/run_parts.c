@@ -79,11 +79,11 @@ bool cli_run_model(const char *command, const char *run_folder,
       : onnx  ? cli_is_model_file(named)
               : strcmp(named, kept) == 0)
     return true;
-  cli_say(command,
-          "--model is '%s', the run in '%s' has '%s': it can only continue "
-          "with the same model",
-          named, run_folder, kept);
-  return false;
+  return cli_refuse(
+      command,
+      "--model is '%s', the run in '%s' has '%s': it can only continue "
+      "with the same model",
+      named, run_folder, kept);
 }
 
 // ---- Run folders -----------------------------------------------------------

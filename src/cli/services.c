@@ -178,9 +178,8 @@ bool cli_check_device(const char *command) {
       !cli_choose(command, "bits", cli_device.bits, bits, 2))
     return false;
   if (!given || cli_device.name != NULL) return true;
-  cli_say(command, "--%s is for devices with a plug-in: add --device",
-          cli_device.count > 0 ? "devices" : "bits");
-  return false;
+  return cli_refuse(command, "--%s is for devices with a plug-in: add --device",
+                    cli_device.count > 0 ? "devices" : "bits");
 }
 
 bool cli_check_arithmetic(const char *command, const char *precision,

@@ -18,10 +18,8 @@ static bool cut_map(const char *command, const char *flag, const char *form,
                     char *word, ls_name_map *out) {
   char *equals = strchr(word, '=');
   if (equals == NULL || equals == word || equals[1] == '\0' ||
-      strchr(equals + 1, '=') != NULL) {
-    cli_say(command, "--%s has '%s', expected %s", flag, word, form);
-    return false;
-  }
+      strchr(equals + 1, '=') != NULL)
+    return cli_refuse(command, "--%s has '%s', expected %s", flag, word, form);
   *equals = '\0';
   *out = (ls_name_map){.from = word, .to = equals + 1};
   return true;
@@ -43,10 +41,9 @@ bool cli_words_open(const char *command, const char *flag, const char *text,
   for (char *at = out->text; at != NULL;) {
     char *comma = strchr(at, ',');
     if (comma != NULL) *comma = '\0';
-    if (at[0] == '\0') {
-      cli_say(command, "--%s is '%s', which has an empty name", flag, text);
-      return false;
-    }
+    if (at[0] == '\0')
+      return cli_refuse(command, "--%s is '%s', which has an empty name", flag,
+                        text);
     out->items[out->count] = at;
     if (map != NULL && !cut_map(command, flag, map, at, &out->maps[out->count]))
       return false;

@@ -406,27 +406,24 @@ static bool take_words(simulate *self, int argc, char **argv, char **words) {
                                         "--seeds",    "--trace",  "--events",
                                         "--estimator"};
   enum { EARLIER = 5, LATER = 2 };
-  if (argc < 1 || strcmp(argv[0], "train") != 0) {
-    cli_say(command, "the training is missing: lockstep simulate --ranks 2 -- "
-                     "train --model tiny --data synthetic");
-    return false;
-  }
-  if (argc - 1 + EARLIER + LATER > MOST_WORDS) {
-    cli_say(command, "train has more than %d words",
-            MOST_WORDS - EARLIER - LATER);
-    return false;
-  }
+  if (argc < 1 || strcmp(argv[0], "train") != 0)
+    return cli_refuse(command,
+                      "the training is missing: lockstep simulate --ranks 2 -- "
+                      "train --model tiny --data synthetic");
+  if (argc - 1 + EARLIER + LATER > MOST_WORDS)
+    return cli_refuse(command, "train has more than %d words",
+                      MOST_WORDS - EARLIER - LATER);
   for (int i = 1; i < argc; ++i) {
     for (size_t k = 0; k < sizeof(refused) / sizeof(*refused); ++k) {
       const size_t size = strlen(refused[k]);
       if (strncmp(argv[i], refused[k], size) != 0 ||
           (argv[i][size] != '\0' && argv[i][size] != '='))
         continue;
-      cli_say(command,
-              "train %s: a simulated training has one new run, in memory; "
-              "leave it out",
-              refused[k]);
-      return false;
+      return cli_refuse(
+          command,
+          "train %s: a simulated training has one new run, in memory; "
+          "leave it out",
+          refused[k]);
     }
   }
   memcpy(words, earlier, sizeof(earlier));

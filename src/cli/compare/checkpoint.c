@@ -37,11 +37,10 @@ static void print_overview(void) {
 }
 
 int cli_checkpoint(int argc, char **argv) {
-  if (argc < 1) {
-    cli_say("checkpoint", "COMMAND is missing: list, show, diff, verify or "
-                          "convert");
-    return CLI_USAGE;
-  }
+  if (argc < 1)
+    return cli_misuse("checkpoint",
+                      "COMMAND is missing: list, show, diff, verify or "
+                      "convert");
   if (strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0) {
     print_overview();
     return CLI_OK;

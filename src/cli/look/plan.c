@@ -308,8 +308,7 @@ static bool check_flags(const train_flags *flags) {
   };
   for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); ++i) {
     if (!rows[i].is_given) continue;
-    cli_say("plan", "%s", rows[i].text);
-    return false;
+    return cli_refuse("plan", "%s", rows[i].text);
   }
   return true;
 }

@@ -194,8 +194,7 @@ static int run_shower(shower *self) {
 
 static bool check_flags(const show_flags *flags) {
   if (flags->json + flags->table + flags->live <= 1) return true;
-  cli_say(command, "--live, --json and --table exclude one another");
-  return false;
+  return cli_refuse(command, "--live, --json and --table exclude one another");
 }
 
 int cli_show(int argc, char **argv) {

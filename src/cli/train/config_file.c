@@ -106,20 +106,19 @@ static bool refuse_member(const config_file *file, const cli_member *member) {
     names[i] = syntax->options[i].name;
   const char *nearest =
       names != NULL ? cli_nearest(name, names, syntax->num_options) : NULL;
-  cli_say("train", "'%s' has \"%.*s\", which is no flag%s%s%s", file->path,
-          (int)member->key_size, member->key,
-          nearest != NULL ? "; did you mean '" : "",
-          nearest != NULL ? nearest : "", nearest != NULL ? "'?" : "");
-  return false;
+  return cli_refuse("train", "'%s' has \"%.*s\", which is no flag%s%s%s",
+                    file->path, (int)member->key_size, member->key,
+                    nearest != NULL ? "; did you mean '" : "",
+                    nearest != NULL ? nearest : "",
+                    nearest != NULL ? "'?" : "");
 }
 
 static bool refuse_value(const config_file *file, const cli_member *member,
                          const char *wanted) {
-  cli_say("train", "'%s': \"%.*s\" is %.*s, expected %s", file->path,
-          (int)member->key_size, member->key,
-          member->value_size < 200 ? (int)member->value_size : 200,
-          member->value, wanted);
-  return false;
+  return cli_refuse("train", "'%s': \"%.*s\" is %.*s, expected %s", file->path,
+                    (int)member->key_size, member->key,
+                    member->value_size < 200 ? (int)member->value_size : 200,
+                    member->value, wanted);
 }
 
 // Returns true if the value says that the flag is not given, as config.json
@@ -206,9 +205,9 @@ static bool take_members(config_file *file, const char *text) {
       if (!take_member(file, &member)) return false;
   at += strspn(at, " \t\r\n");
   if (*at == '}' && at[1 + strspn(at + 1, " \t\r\n")] == '\0') return true;
-  cli_say("train", "'%s' is no JSON object of flags: an error at byte %zu",
-          file->path, (size_t)(at - text));
-  return false;
+  return cli_refuse("train",
+                    "'%s' is no JSON object of flags: an error at byte %zu",
+                    file->path, (size_t)(at - text));
 }
 
 // Reads the file, followed by as much room for the texts.
@@ -232,11 +231,11 @@ static bool check_model(const config_file *file) {
   if (file->line->asked.model != NULL || model == NULL ||
       !cli_is_library(model))
     return true;
-  cli_say("train",
-          "the model of '%s' is in a shared library, which is code and is "
-          "loaded only if you name it: add --model %s",
-          file->path, model);
-  return false;
+  return cli_refuse(
+      "train",
+      "the model of '%s' is in a shared library, which is code and is "
+      "loaded only if you name it: add --model %s",
+      file->path, model);
 }
 
 int cli_train_read_config(const cli_syntax *syntax, int argc, char **argv,

@@ -71,11 +71,11 @@ static bool read_range(const char *text, rate_test *test) {
         test->low < test->high && isfinite(test->high / test->low))
       return true;
   }
-  cli_say("train",
-          "--find-lr is '%s', expected LOW:HIGH, two rates above 0 such as "
-          "1e-5:1",
-          text);
-  return false;
+  return cli_refuse(
+      "train",
+      "--find-lr is '%s', expected LOW:HIGH, two rates above 0 such as "
+      "1e-5:1",
+      text);
 }
 
 // Refuses flags for runs, which the test does not leave.

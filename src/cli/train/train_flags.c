@@ -50,13 +50,12 @@ bool cli_train_agrees(const cli_syntax *syntax, const train_flags *flags,
       : flags->flip && !config->flip                     ? "flip"
       : flags->normalize && config->normalize[0] == '\0' ? "normalize"
                                                          : NULL;
-  if (other != NULL) {
-    cli_say("train",
-            "--%s makes other steps: the run in '%s' was begun without it, and "
-            "can only continue so",
-            other, flags->resume);
-    return false;
-  }
+  if (other != NULL)
+    return cli_refuse(
+        "train",
+        "--%s makes other steps: the run in '%s' was begun without it, and "
+        "can only continue so",
+        other, flags->resume);
   static const char *const may_differ[] = {
       "epochs",   "steps",     "threads",          "model",
       "keep",     "keep-best", "keep-every-hours", "stop-early",
@@ -105,10 +104,9 @@ static bool check_optimizer(const ls_train_config *asked) {
   if (asked->schedule != NULL && strcmp(asked->schedule, "cosine") == 0)
     needs = "schedule cosine";
   if (needs == NULL) return true;
-  cli_say("train",
-          "--%s needs an --optimizer: the model's own has no such option",
-          needs);
-  return false;
+  return cli_refuse(
+      "train", "--%s needs an --optimizer: the model's own has no such option",
+      needs);
 }
 
 // Checks the flags of warm starts: some need each other, all a new run.
@@ -123,14 +121,12 @@ static bool check_warm_start(const train_flags *flags) {
   const size_t count = sizeof(lists) / sizeof(*lists);
   for (size_t i = 0; i < count; ++i) {
     if (lists[i].words == NULL || asked->warm_start != NULL) continue;
-    cli_say("train", "--%s is for --warm-start", lists[i].flag);
-    return false;
+    return cli_refuse("train", "--%s is for --warm-start", lists[i].flag);
   }
-  if (asked->warm_start != NULL && flags->resume != NULL) {
-    cli_say("train", "--resume continues with the run's values; --warm-start "
-                     "cannot be given with it");
-    return false;
-  }
+  if (asked->warm_start != NULL && flags->resume != NULL)
+    return cli_refuse("train",
+                      "--resume continues with the run's values; --warm-start "
+                      "cannot be given with it");
   cli_layout layout;
   bool good = cli_layout_read(asked->warm_layout, &layout);
   for (size_t i = 0; i < count && good; ++i)
@@ -156,27 +152,24 @@ static bool check_stop_early(const train_flags *flags) {
   // A resumed run may have the metric.
   if (flags->resume != NULL || (asked->patience == 0 && asked->min_delta == 0))
     return true;
-  cli_say("train", "--%s is for --stop-early",
-          asked->patience != 0 ? "patience" : "min-delta");
-  return false;
+  return cli_refuse("train", "--%s is for --stop-early",
+                    asked->patience != 0 ? "patience" : "min-delta");
 }
 
 // Adds --label to --features, whose names are then those of examples.
 static bool take_label(train_flags *flags) {
   const char *features = flags->asked.features;
   if (flags->label == NULL) return true;
-  if (features != NULL && strchr(features, ';') != NULL) {
-    cli_say("train", "--features is '%s', which has labels: leave --label out",
-            features);
-    return false;
-  }
+  if (features != NULL && strchr(features, ';') != NULL)
+    return cli_refuse("train",
+                      "--features is '%s', which has labels: leave --label out",
+                      features);
   const int size = snprintf(flags->features, sizeof(flags->features), "%s;%s",
                             features != NULL ? features : "*", flags->label);
-  if (size >= (int)sizeof(flags->features)) {
-    cli_say("train", "--label and --features are longer than %zu bytes",
-            sizeof(flags->features) - 1);
-    return false;
-  }
+  if (size >= (int)sizeof(flags->features))
+    return cli_refuse("train",
+                      "--label and --features are longer than %zu bytes",
+                      sizeof(flags->features) - 1);
   flags->asked.features = flags->features;
   flags->label = NULL;
   return true;
@@ -204,11 +197,10 @@ bool cli_train_check(train_flags *flags) {
     return false;
   if (!cli_check_arithmetic("train", asked->precision, &asked->math))
     return false;
-  if (asked->split >= 1) {
-    cli_say("train", "--split is '%g', expected a number between 0 and 1",
-            asked->split);
-    return false;
-  }
+  if (asked->split >= 1)
+    return cli_refuse("train",
+                      "--split is '%g', expected a number between 0 and 1",
+                      asked->split);
   if (asked->keep_best != NULL &&
       !cli_choose("train", "keep-best", asked->keep_best, metrics, 6))
     return false;
@@ -216,23 +208,20 @@ bool cli_train_check(train_flags *flags) {
   take_resume(flags);
   if (!check_stop_early(flags)) return false;
   if (!check_warm_start(flags)) return false;
-  if (flags->resume == NULL && flags->inexact) {
-    cli_say("train", "--allow-inexact is for --resume");
-    return false;
-  }
-  if (flags->resume != NULL && flags->seeds > 1) {
-    cli_say("train", "--resume continues one run; --seeds trains new ones");
-    return false;
-  }
+  if (flags->resume == NULL && flags->inexact)
+    return cli_refuse("train", "--allow-inexact is for --resume");
+  if (flags->resume != NULL && flags->seeds > 1)
+    return cli_refuse("train",
+                      "--resume continues one run; --seeds trains new ones");
   if (flags->resume == NULL) return check_optimizer(asked);
   if (flags->resume_step.set ||
       (flags->run_folder == NULL && !flags->overwrite))
     return true;
-  cli_say("train",
-          "--resume continues in the folder it names; --%s cannot be given "
-          "with it, unless it names a step, %s@STEP",
-          flags->run_folder != NULL ? "run-dir" : "overwrite", flags->resume);
-  return false;
+  return cli_refuse(
+      "train",
+      "--resume continues in the folder it names; --%s cannot be given "
+      "with it, unless it names a step, %s@STEP",
+      flags->run_folder != NULL ? "run-dir" : "overwrite", flags->resume);
 }
 
 ls_train_config cli_train_fresh(const train_flags *flags) {
