@@ -254,3 +254,79 @@ ls_status ls_feature_ints(const ls_feature_place *place,
   }
   return ls_ok();
 }
+
+// ---- Writing ---------------------------------------------------------------
+void ls_example_init(ls_example_builder *builder, ls_allocator *allocator) {
+  *builder = (ls_example_builder){0};
+  ls_text_init(&builder->text, allocator);
+}
+
+void ls_example_deinit(ls_example_builder *builder) {
+  ls_text_deinit(&builder->text);
+}
+
+// Begins the features of another example, unless they are begun.
+static void begin_features(ls_example_builder *builder) {
+  if (builder->is_open) return;
+  ls_text_clear(&builder->text);
+  builder->features = ls_proto_begin(&builder->text, 1);
+  builder->is_open = true;
+}
+
+// Begins the list of a feature, as end_feature ends it.
+static void begin_feature(ls_example_builder *builder, const char *name,
+                          ls_feature_kind kind) {
+  ls_text *text = &builder->text;
+  begin_features(builder);
+  builder->entry = ls_proto_begin(text, 1);
+  ls_proto_bytes(text, 1, name, strlen(name));
+  builder->feature = ls_proto_begin(text, 2);
+  builder->list = ls_proto_begin(text, (unsigned)kind);
+}
+
+static void end_feature(ls_example_builder *builder) {
+  ls_proto_end(&builder->text, builder->list);
+  ls_proto_end(&builder->text, builder->feature);
+  ls_proto_end(&builder->text, builder->entry);
+}
+
+void ls_example_add_bytes(ls_example_builder *builder, const char *name,
+                          const ls_bytes *values, size_t count) {
+  begin_feature(builder, name, LS_FEATURE_BYTES);
+  for (size_t i = 0; i < count; ++i)
+    ls_proto_bytes(&builder->text, 1, values[i].data, values[i].size);
+  end_feature(builder);
+}
+
+void ls_example_add_floats(ls_example_builder *builder, const char *name,
+                           const float *values, size_t count) {
+  begin_feature(builder, name, LS_FEATURE_FLOATS);
+  const size_t began = count > 0 ? ls_proto_begin(&builder->text, 1) : 0;
+  for (size_t i = 0; i < count; ++i) {
+    unsigned char bytes[4];
+    uint32_t bits = 0;
+    memcpy(&bits, values + i, 4);
+    ls_store_le32(bytes, bits);
+    ls_text_append_bytes(&builder->text, bytes, 4);
+  }
+  if (count > 0) ls_proto_end(&builder->text, began);
+  end_feature(builder);
+}
+
+void ls_example_add_ints(ls_example_builder *builder, const char *name,
+                         const int64_t *values, size_t count) {
+  begin_feature(builder, name, LS_FEATURE_INTS);
+  ls_proto_i64s(&builder->text, 1, values, count);
+  end_feature(builder);
+}
+
+ls_status ls_example_end(ls_example_builder *builder, ls_bytes *out_example) {
+  ls_text *text = &builder->text;
+  begin_features(builder);
+  ls_proto_end(text, builder->features);
+  builder->is_open = false;
+  const ls_status status = ls_text_status(text);
+  *out_example = ls_status_is_ok(status) ? (ls_bytes){text->data, text->size}
+                                         : (ls_bytes){0};
+  return status;
+}

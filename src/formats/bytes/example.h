@@ -70,7 +70,9 @@ LS_MUST_USE ls_status ls_example_visit(
 // Builds one example after another, with features in the order in which they
 // are added. ls_example_end reports a lack of memory.
 typedef struct ls_example_builder {
-  ls_text features, feature, list;
+  ls_text text;
+  bool is_open;                           // Its example has begun.
+  size_t features, entry, feature, list;  // Where these messages begin.
 } ls_example_builder;
 
 void ls_example_init(ls_example_builder *builder, ls_allocator *allocator);

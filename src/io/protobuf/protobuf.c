@@ -82,6 +82,15 @@ void ls_proto_f64s(ls_text *out, unsigned field, const double *values,
     add_f64(out, values[i]);
 }
 
+void ls_proto_i64s(ls_text *out, unsigned field, const int64_t *values,
+                   size_t count) {
+  if (count == 0) return;
+  const size_t began = ls_proto_begin(out, field);
+  for (size_t i = 0; i < count; ++i)
+    add_varint(out, (uint64_t)values[i]);
+  ls_proto_end(out, began);
+}
+
 void ls_proto_i32s(ls_text *out, unsigned field, const int32_t *values,
                    size_t count) {
   if (count == 0) return;
