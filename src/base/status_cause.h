@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cause of a failure, for a caller that has to recognize more than its
-// code. Clones and annotated statuses keep the cause.
+// Failures that a caller recognizes: by their code, or by their cause. Clones
+// and annotated statuses keep the cause.
 #ifndef LS_BASE_STATUS_CAUSE_H_
 #define LS_BASE_STATUS_CAUSE_H_
 
@@ -15,5 +15,20 @@ typedef enum ls_cause {
 // stays as it is.
 LS_MUST_USE ls_status ls_status_because(ls_status status, ls_cause cause);
 ls_cause ls_status_cause(ls_status status);
+
+// Returns `status`; OK, and frees it, if it has this code.
+LS_MUST_USE static inline ls_status ls_status_unless(ls_status status,
+                                                     ls_code code) {
+  if (ls_status_code(status) != code) return status;
+  ls_status_free(status);
+  return ls_ok();
+}
+// Returns if `expr` fails: OK if with this code, else its status.
+#define LS_RETURN_OK_IF(code, expr)                                            \
+  do {                                                                         \
+    const ls_status ls_failed_ = (expr);                                       \
+    if (!ls_status_is_ok(ls_failed_))                                          \
+      return ls_status_unless(ls_failed_, (code));                             \
+  } while (0)
 
 #endif  // LS_BASE_STATUS_CAUSE_H_

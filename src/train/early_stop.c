@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/memory/allocator.h"
+#include "base/status_cause.h"
 #include "lockstep/tasks.h"
 
 static const char state_name[] = "early stop";
@@ -91,12 +92,7 @@ ls_status ls_early_stop_restore(ls_early_stop *self, const char *rule,
   const ls_record *state = NULL;
   const char *was = NULL;
   ls_early_stop read = {0};
-  const ls_status status = ls_record_find(record, state_name, &state);
-  if (ls_status_code(status) == LS_NOT_FOUND) {
-    ls_status_free(status);
-    return ls_ok();
-  }
-  LS_RETURN_IF_ERROR(status);
+  LS_RETURN_OK_IF(LS_NOT_FOUND, ls_record_find(record, state_name, &state));
   LS_RETURN_IF_ERROR(ls_record_get_text(state, "rule", &was));
   if (strcmp(was, rule) != 0) return ls_ok();
   LS_RETURN_IF_ERROR(read_state(state, &read));

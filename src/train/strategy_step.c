@@ -5,6 +5,7 @@
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "base/status_cause.h"
 #include "base/values/nest_internal.h"
 #include "graph/graph.h"
 #include "lockstep/object.h"
@@ -277,7 +278,5 @@ ls_status ls_step_monitor_run_steps(ls_step_monitor *monitor, ls_opt num_steps,
     done += ls_status_is_ok(status);
   }
   if (out_done != NULL) *out_done = done;
-  if (ls_status_code(status) != LS_OUT_OF_RANGE) return status;
-  ls_status_free(status);
-  return ls_ok();
+  return ls_status_unless(status, LS_OUT_OF_RANGE);
 }

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "base/status_cause.h"
 #include "data/own.h"
 
 void ls_anchors_init(ls_anchors *anchors, ls_stage *input, int64_t every) {
@@ -154,11 +155,7 @@ static ls_status restore_place(ls_anchors *anchors, const ls_record *places,
   snprintf(name, sizeof(name), "%zu", anchors->count);
   ls_status status = ls_record_find(places, name, &inner);
   *out_found = ls_status_is_ok(status);
-  if (ls_status_code(status) == LS_NOT_FOUND) {
-    ls_status_free(status);
-    return ls_ok();
-  }
-  LS_RETURN_IF_ERROR(status);
+  LS_RETURN_OK_IF(LS_NOT_FOUND, status);
   LS_RETURN_IF_ERROR(ls_stage_get_count(inner, "at", &at));
   if (anchors->count > 0 && at <= anchors->items[anchors->count - 1].at)
     return ls_invalid_argument(

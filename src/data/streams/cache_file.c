@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/streams/cache_file.h"
 
+#include "base/status_cause.h"
 #include "base/text.h"
 #include "base/values/array_internal.h"
 #include "io/crc32c.h"
@@ -90,12 +91,7 @@ static ls_status write_elements(writer *self, ls_allocator *allocator,
                                 ls_iterator *source) {
   LS_OWN(ls_nest, element) = ls_none();
   while (true) {
-    const ls_status status = ls_iterator_next(source, &element);
-    if (ls_status_code(status) == LS_OUT_OF_RANGE) {
-      ls_status_free(status);
-      return ls_ok();
-    }
-    LS_RETURN_IF_ERROR(status);
+    LS_RETURN_OK_IF(LS_OUT_OF_RANGE, ls_iterator_next(source, &element));
     LS_RETURN_IF_ERROR(write_element(self, allocator, element));
   }
 }

@@ -3,6 +3,7 @@
 #include "base/memory/own.h"
 #include "base/plain.h"
 #include "base/require.h"
+#include "base/status_cause.h"
 #include "data/stage.h"
 #include "lockstep/streams.h"
 
@@ -121,15 +122,10 @@ static ls_status generator_restore(ls_stage *stage, const ls_record *record) {
   if (self->ended) return ls_ok();
   self->position = 0;
   if (options->restore == NULL) return read_again(self, position);
-  ls_status status = ls_record_find(record, "generator", &inner);
-  if (ls_status_code(status) == LS_NOT_FOUND) {  // Was not open.
-    ls_status_free(status);
-    return ls_ok();
-  }
-  LS_RETURN_IF_ERROR(status);
+  LS_RETURN_OK_IF(LS_NOT_FOUND, ls_record_find(record, "generator", &inner));
   LS_RETURN_IF_ERROR(open_state(self));
   ls_runtime_begin_callback(stage->work->runtime);
-  status = options->restore(self->state, inner);
+  ls_status status = options->restore(self->state, inner);
   ls_runtime_end_callback(stage->work->runtime);
   if (ls_status_is_ok(status)) self->position = position;
   return status;

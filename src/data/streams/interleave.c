@@ -10,6 +10,7 @@
 #include "base/memory/own.h"
 #include "base/plain.h"
 #include "base/require.h"
+#include "base/status_cause.h"
 #include "data/streams.h"
 #include "lockstep/streams.h"
 
@@ -160,12 +161,7 @@ static ls_status restore_slot(interleave_stage *self, int64_t number,
   const ls_record *inner = NULL, *before = NULL, *state = NULL;
   slot *restored = &self->slots[number];
   snprintf(name, sizeof(name), "slot%lld", (long long)number);
-  ls_status status = ls_record_find(record, name, &inner);
-  if (ls_status_code(status) == LS_NOT_FOUND) {
-    ls_status_free(status);
-    return ls_ok();
-  }
-  LS_RETURN_IF_ERROR(status);
+  LS_RETURN_OK_IF(LS_NOT_FOUND, ls_record_find(record, name, &inner));
   LS_RETURN_IF_ERROR(ls_record_find(inner, "before", &before));
   LS_RETURN_IF_ERROR(ls_record_find(inner, "state", &state));
   LS_RETURN_IF_ERROR(ls_stage_restore(self->stage.inputs[0], before));

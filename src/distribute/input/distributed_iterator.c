@@ -5,6 +5,7 @@
 
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "base/status_cause.h"
 #include "base/values/nest_internal.h"
 #include "distribute/context/context.h"
 #include "distribute/input/input.h"
@@ -256,9 +257,7 @@ ls_status ls_input_try_advance(ls_distributed_iterator *self, ls_nest *element,
                                bool *out_has_value) {
   const ls_status status = ls_input_advance(self, element);
   *out_has_value = ls_status_is_ok(status);
-  if (ls_status_code(status) != LS_OUT_OF_RANGE) return status;
-  ls_status_free(status);
-  return ls_ok();
+  return ls_status_unless(status, LS_OUT_OF_RANGE);
 }
 
 ls_status ls_input_check_place(const ls_distributed_iterator *self,

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/require.h"
+#include "base/status_cause.h"
 #include "base/text.h"
 #include "estimator/config/config.h"
 #include "graph/text/text.h"
@@ -209,9 +210,7 @@ ls_status ls_estimator_newest_step(const ls_estimator *self,
   const ls_status status =
       ls_saved_find_steps(self->runtime, self->model_dir, &steps, &count);
   if (ls_status_is_ok(status) && count > 0) *out_step = steps[count - 1];
-  if (ls_status_code(status) != LS_NOT_FOUND) return status;
-  ls_status_free(status);
-  return ls_ok();
+  return ls_status_unless(status, LS_NOT_FOUND);
 }
 
 static ls_status find_whole(const ls_estimator *self, bool tells,

@@ -8,6 +8,7 @@
 
 #include "base/files.h"
 #include "base/require.h"
+#include "base/status_cause.h"
 #include "estimator/calls/estimator.h"
 #include "estimator/config/config.h"
 #include "estimator/own.h"
@@ -100,11 +101,10 @@ static ls_status exporter_list(const ls_file_system *files, const char *folder,
   if (files->list == NULL)
     return ls_unimplemented(
         "the file system does not list folders, which exporters need");
-  const ls_status status = files->list(
-      files->user, folder, ls_current_allocator(), out_entries, out_count);
-  if (ls_status_code(status) != LS_NOT_FOUND) return status;
-  ls_status_free(status);
-  return ls_ok();
+  return ls_status_unless(files->list(files->user, folder,
+                                      ls_current_allocator(), out_entries,
+                                      out_count),
+                          LS_NOT_FOUND);
 }
 
 static ls_status has_export(const ls_file_system *files, const char *folder,

@@ -4,6 +4,7 @@
 // then the offsets, 8 bytes each. Little-endian.
 #include "formats/bytes/offsets.h"
 
+#include "base/status_cause.h"
 #include "io/bytes.h"
 #include "io/crc32c.h"
 
@@ -82,13 +83,9 @@ ls_status ls_offsets_load(ls_runtime *runtime, const char *path,
   const ls_file_system *files = ls_runtime_files(runtime);
   char *data = NULL;
   size_t size = 0;
-  ls_status status = files->read(files->user, path, SIZE_MAX,
-                                 offsets->allocator, &data, &size);
-  if (ls_status_code(status) == LS_NOT_FOUND) {
-    ls_status_free(status);
-    return ls_ok();
-  }
-  LS_RETURN_IF_ERROR(status);
+  LS_RETURN_OK_IF(LS_NOT_FOUND, files->read(files->user, path, SIZE_MAX,
+                                            offsets->allocator, &data, &size));
+  ls_status status = ls_ok();
   const unsigned char *bytes = (const unsigned char *)data;
   if (is_right(bytes, size, file, kind)) {
     for (size_t at = ALL_HEAD; at < size && ls_status_is_ok(status); at += 8)

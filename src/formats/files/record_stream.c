@@ -2,6 +2,7 @@
 // Reads files sequentially, as packed ones must be. A position is the file and
 // the number of its records given so far; to restore it the file is read from
 // its start.
+#include "base/status_cause.h"
 #include "data/stage.h"
 #include "formats/files/source.h"
 
@@ -78,12 +79,7 @@ static ls_status skip_records(ls_stage *stage, int64_t count) {
     ls_record_at at;
     char *bytes = NULL;
     size_t size = 0;
-    const ls_status status = next_bytes(self, &at, &bytes, &size);
-    if (ls_status_code(status) == LS_OUT_OF_RANGE) {
-      ls_status_free(status);
-      return ls_ok();
-    }
-    LS_RETURN_IF_ERROR(status);
+    LS_RETURN_OK_IF(LS_OUT_OF_RANGE, next_bytes(self, &at, &bytes, &size));
     ++self->record;
     ++self->id;
   }

@@ -9,6 +9,7 @@
 #include "base/memory/arena.h"
 #include "base/memory/own.h"
 #include "base/require.h"
+#include "base/status_cause.h"
 #include "base/text.h"
 #include "io/protobuf/events.h"
 #include "io/protobuf/tfrecord.h"
@@ -149,13 +150,8 @@ static ls_status read_folder(numbers *self, ls_runtime *runtime,
     return ls_unimplemented("the runtime's file system does not list folders, "
                             "as of event files in '%s'",
                             folder);
-  const ls_status status =
-      files->list(files->user, folder, self->allocator, &entries, &count);
-  if (ls_status_code(status) == LS_NOT_FOUND) {
-    ls_status_free(status);
-    return ls_ok();
-  }
-  LS_RETURN_IF_ERROR(status);
+  LS_RETURN_OK_IF(LS_NOT_FOUND, files->list(files->user, folder,
+                                            self->allocator, &entries, &count));
   return read_entries(self, runtime, folder, entries, count);
 }
 

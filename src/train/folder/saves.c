@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory/own.h"
+#include "base/status_cause.h"
 #include "data/dataset.h"
 #include "engine/backend.h"
 #include "lockstep/function_plan.h"
@@ -69,9 +70,7 @@ static ls_status find_optional(const ls_record *record, const char *name,
                                int64_t *out_value, bool *out_found) {
   const ls_status status = ls_record_get_i64(record, name, out_value);
   *out_found = ls_status_is_ok(status);
-  if (ls_status_code(status) != LS_NOT_FOUND) return status;
-  ls_status_free(status);
-  return ls_ok();
+  return ls_status_unless(status, LS_NOT_FOUND);
 }
 
 static ls_status save_config(const ls_saves *saves, ls_record *record) {
@@ -107,9 +106,7 @@ static ls_status restore_lowered(const ls_record *record, const char *name,
   const char *text = "";
   const ls_status status = ls_record_get_text(record, name, &text);
   snprintf(out, 33, "%s", ls_status_is_ok(status) ? text : "");
-  if (ls_status_code(status) != LS_NOT_FOUND) return status;
-  ls_status_free(status);
-  return ls_ok();
+  return ls_status_unless(status, LS_NOT_FOUND);
 }
 
 static ls_status restore_run(void *self, const ls_record *record) {
