@@ -90,17 +90,40 @@ typedef struct cli_option {
   int64_t least;
 } cli_option;
 
+// Flags that a command has only for the other kind of run, with the reason.
+typedef struct cli_refusal {
+  const char *names;  // "only,map"
+  const char *reason;
+} cli_refusal;
+typedef struct cli_refusals {
+  const char *kind;  // The kind that lacks them: "models".
+  const cli_refusal *rows;
+  size_t count;
+} cli_refusals;
+
 typedef struct cli_syntax {
   const char *command;
   const char *about;  // Description of the command, for its help.
   const char *subject, *description;  // Object of the command. May be NULL.
   const cli_option *options;
   size_t num_options;
+  cli_refusals refused;      // Zeroed: none.
   const char *operand_form;  // "MODEL"; NULL: the command takes none.
   const char **operand;      // A required operand.
   size_t *num_operands;      // There may be several: their number, of which at
                              // least one, moved to the first words of argv.
 } cli_syntax;
+
+// Flags of `train`, and of the commands that use a run, that models, or
+// estimators, do not have (refused.c). Those of estimators of shared libraries
+// are all of the table; the library's models refuse the first of them.
+// cli_refusal_find returns the reason; NULL: such a flag is not refused.
+const char *cli_refusal_find(const cli_refusals *refused, const char *name,
+                             size_t size);
+extern const cli_refusals cli_train_refused_by_models;
+extern const cli_refusals cli_use_refused_by_models;
+cli_refusals cli_train_refused_by_estimators(bool linked);
+extern const cli_refusals cli_use_refused_by_estimators;
 
 // Initializes two fields of cli_syntax from a table of flags.
 #define CLI_OPTIONS(table)                                                     \
@@ -399,9 +422,6 @@ typedef struct cli_data {
   const char *command;   // Command that reports resizing. NULL: silent.
   cli_classes *classes;  // NULL: labels are numbers.
   const ls_task *task;   // Task of the labels, without a model that has one.
-  // Flags of estimators made from the library's models.
-  const char *task_name;
-  int64_t outputs;
   // Labels may be missing; `names` gets the names of the examples' files: see
   // cli_open_examples.
   bool no_labels;
@@ -455,6 +475,11 @@ ls_status cli_run_type(const ls_train_config *config,
 ls_status cli_create_model(const ls_train_config *config,
                            const ls_model_type *type, int64_t steps,
                            ls_model *out_model);
+
+// Creates it without metrics and with this optimizer, if it is not NULL.
+ls_status cli_create_model_by(const ls_train_config *config,
+                              const ls_model_type *type, int64_t steps,
+                              ls_optimizer *optimizer, ls_model *out_model);
 
 // Creates it with another schedule of its learning rate.
 //   LS_UNIMPLEMENTED  the model has an optimizer of its own, and ignores it.

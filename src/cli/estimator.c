@@ -42,22 +42,21 @@ static bool check_params(const char *command, const char *text,
 
 bool cli_estimator_check(const char *command, const estimator_flags *flags,
                          const ls_estimator_type *type) {
-  if (!cli_check_math(command, flags->math)) return false;
-  if (flags->tpu != NULL && flags->replicas != 0) {
+  if (strcmp(command, "train") != 0 &&
+      !cli_check_math(command, flags->train.asked.math))
+    return false;
+  if (flags->train.tpu != NULL && flags->train.asked.replicas != 0) {
     cli_say(
         command,
         "--replicas is for runs without --tpu, which has one replica per core");
     return false;
   }
-  if (flags->iterations != NULL && flags->tpu == NULL) {
+  if (flags->iterations != NULL && flags->train.tpu == NULL) {
     cli_say(command, "--iterations-per-loop is for runs with --tpu");
     return false;
   }
   return check_params(command, flags->params, type) &&
-         cli_words_read(command, "only", flags->warm_only, NULL) &&
-         cli_words_read(command, "map", flags->warm_map, "OLD=NEW") &&
-         cli_words_read(command, "keys", flags->keys, NULL) &&
-         cli_linked_data(command, type, &flags->data);
+         cli_words_read(command, "keys", flags->keys, NULL);
 }
 
 bool cli_estimator_parse(const cli_syntax *syntax,
@@ -88,25 +87,30 @@ static ls_opt optional(int64_t count) {
 static ls_status make_config(const estimator_flags *flags, cli_estimator *e) {
   ls_tpu_config tpu = e->type->tpu;
   if (flags->iterations != NULL) tpu.iterations_per_loop = flags->iterations;
-  if (flags->replicas > 0)
+  if (flags->train.asked.replicas > 0)
     LS_RETURN_IF_ERROR(ls_mirrored_strategy_create(
-        &(ls_mirrored_options){.num_replicas = LS_SOME(flags->replicas)},
+        &(ls_mirrored_options){.num_replicas =
+                                   LS_SOME(flags->train.asked.replicas)},
         &e->strategy));
-  const bool by_steps = flags->save_steps > 0;
+  const bool by_steps = flags->train.save_steps > 0;
   return ls_tpu_run_config_create(
       &(ls_run_config_options){
           .model_dir = flags->folder,
-          .master = flags->tpu,
-          .random_seed =
-              flags->seed >= 0 ? (ls_opt)LS_SOME(flags->seed) : (ls_opt){0},
-          .save_checkpoints_steps = optional(flags->save_steps),
+          .master = flags->train.tpu,
+          .random_seed = flags->train.asked.seed >= 0
+                             ? (ls_opt)LS_SOME(flags->train.asked.seed)
+                             : (ls_opt){0},
+          .save_checkpoints_steps = optional(flags->train.save_steps),
           .save_checkpoints_secs =
-              by_steps
-                  ? (ls_opt){0}
-                  : (ls_opt)LS_SOME(
-                        flags->save_seconds > 0 ? flags->save_seconds : 60),
-          .keep_checkpoint_max =
-              flags->keep >= 0 ? (ls_opt)LS_SOME(flags->keep) : (ls_opt){0},
+              by_steps ? (ls_opt){0}
+                       : (ls_opt)LS_SOME(flags->train.save_seconds > 0
+                                             ? flags->train.save_seconds
+                                             : 60),
+          .keep_checkpoint_max = flags->train.asked.keep >= 0
+                                     ? (ls_opt)LS_SOME(flags->train.asked.keep)
+                                     : (ls_opt){0},
+          .keep_checkpoint_every_n_hours =
+              optional((int64_t)flags->train.asked.keep_every_hours),
           .train_distribute = e->strategy,
           .eval_distribute = e->strategy,
           .tpu = &tpu},
@@ -116,15 +120,25 @@ static ls_status make_config(const estimator_flags *flags, cli_estimator *e) {
 static ls_status make_warm_start(const char *command,
                                  const estimator_flags *flags,
                                  cli_estimator *e) {
-  if (!cli_words_open(command, "only", flags->warm_only, NULL, &e->warm_only) ||
-      !cli_words_open(command, "map", flags->warm_map, "OLD=NEW",
-                      &e->warm_maps))
+  const ls_train_config *asked = &flags->train.asked;
+  if (!cli_words_open(command, "only", asked->warm_only, NULL, &e->warm_only) ||
+      !cli_words_open(command, "except", asked->warm_except, NULL,
+                      &e->warm_except) ||
+      !cli_words_open(command, "map", asked->warm_map, "OLD=NEW",
+                      &e->warm_maps) ||
+      !cli_layout_read(asked->warm_layout, &e->layout))
     return ls_out_of_memory();
-  e->warm = (ls_warm_start){.path = flags->warm_start,
+  e->warm = (ls_warm_start){.path = asked->warm_start,
                             .values = {.only = e->warm_only.items,
                                        .num_only = e->warm_only.count,
+                                       .except = e->warm_except.items,
+                                       .num_except = e->warm_except.count,
                                        .names = e->warm_maps.maps,
-                                       .num_names = e->warm_maps.count}};
+                                       .num_names = e->warm_maps.count,
+                                       .layout = e->layout.layout,
+                                       .flat = e->layout.flat,
+                                       .num_flat = e->layout.count,
+                                       .convert = LS_FLAG_ON}};
   return ls_ok();
 }
 
@@ -135,12 +149,12 @@ static ls_status make_estimator(const estimator_flags *flags,
                         : mode == LS_MODE_EVAL ? &options.eval_batch_size
                                                : &options.predict_batch_size;
   // In an export --batch-size belongs to --stablehlo.
-  if (flags->batch_size > 0 && !flags->stablehlo)
-    *batch = optional(flags->batch_size);
+  if (flags->train.asked.batch_size > 0 && !flags->stablehlo)
+    *batch = optional(flags->train.asked.batch_size);
   options.config = e->config;
   options.params = e->params;
-  options.use_tpu = flags->tpu != NULL ? LS_FLAG_ON : LS_FLAG_OFF;
-  if (flags->tpu == NULL) options.eval_on_tpu = LS_FLAG_OFF;
+  options.use_tpu = flags->train.tpu != NULL ? LS_FLAG_ON : LS_FLAG_OFF;
+  if (flags->train.tpu == NULL) options.eval_on_tpu = LS_FLAG_OFF;
   options.warm_start = e->warm.path != NULL ? &e->warm : NULL;
   return ls_estimator_create(&options, &e->estimator);
 }
@@ -150,10 +164,13 @@ ls_status cli_estimator_open(const char *command, const estimator_flags *flags,
                              ls_estimator_mode mode, cli_estimator *out) {
   *out = (cli_estimator){.type = type};
   cli_show_warnings_alone();  // Others repeat the progress line.
+  LS_RETURN_IF_ERROR(cli_runtime_open(flags->train.asked.threads,
+                                      flags->train.asked.math, &out->runtime));
   LS_RETURN_IF_ERROR(
-      cli_runtime_open(flags->threads, flags->math, &out->runtime));
-  LS_RETURN_IF_ERROR(cli_trace_begin(out->runtime, flags->trace, &out->trace));
+      cli_trace_begin(out->runtime, flags->train.trace, &out->trace));
   LS_RETURN_IF_ERROR(cli_watch_begin(out->runtime));
+  if (cli_is_linked(type))
+    LS_RETURN_IF_ERROR(cli_linked_open(command, flags, mode));
   LS_RETURN_IF_ERROR(read_params(command, flags->params, &out->params));
   LS_RETURN_IF_ERROR(make_warm_start(command, flags, out));
   LS_RETURN_IF_ERROR(make_config(flags, out));
@@ -163,10 +180,11 @@ ls_status cli_estimator_open(const char *command, const estimator_flags *flags,
 ls_status cli_estimator_note_batch(const estimator_flags *flags,
                                    ls_status status) {
   const ls_code code = ls_status_code(status);
-  if (flags->batch_size == 0 || code != LS_RESOURCE_EXHAUSTED) return status;
+  if (flags->train.asked.batch_size == 0 || code != LS_RESOURCE_EXHAUSTED)
+    return status;
   return ls_status_annotate(
       status, "--batch-size is %lld: give one that fits into memory",
-      (long long)flags->batch_size);
+      (long long)flags->train.asked.batch_size);
 }
 
 int cli_estimator_close(const char *command, cli_estimator *e, int code) {
@@ -175,7 +193,9 @@ int cli_estimator_close(const char *command, cli_estimator *e, int code) {
   ls_run_config_release(e->config);
   ls_strategy_release(e->strategy);
   ls_nest_release(e->params);
+  cli_linked_close();
   cli_words_close(&e->warm_only);
+  cli_words_close(&e->warm_except);
   cli_words_close(&e->warm_maps);
   code = cli_trace_end(command, e->trace, code);
   return cli_runtime_close(command, e->runtime, code);

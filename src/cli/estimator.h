@@ -4,56 +4,38 @@
 #ifndef LS_CLI_ESTIMATOR_H_
 #define LS_CLI_ESTIMATOR_H_
 
-#include "cli/cli.h"
+#include "cli/train/train_flags.h"
 #include "cli/words.h"
 
-// Values of the flags; zero or NULL (`keep` and `seed`: -1): not given.
+// Values of the flags. Zero or NULL (as in train_flags): not given. Commands
+// other than `train` use its members for the same flags.
 typedef struct estimator_flags {
-  const char *model, *folder, *tpu, *params, *math, *trace;
-  int64_t threads, replicas, batch_size, steps, seed;
+  train_flags train;
+  const char *folder, *params;
   // Flags of `train`.
-  const char *run_folder, *resume, *iterations;
-  const char *warm_start, *warm_only, *warm_map;
-  int64_t save_seconds, save_steps, keep, grace, eval_seconds;
-  bool quiet, inexact;
+  const char *iterations;
+  int64_t eval_seconds;
   // Flags of the other commands.
-  const char *checkpoint, *name, *keys, *out;
-  // Flag of estimators made from the library's models.
-  bool estimator;
-  cli_data data;
+  const char *data, *features, *checkpoint, *name, *keys, *out;
   int64_t limit;
   bool json, onnx, stablehlo;
+  char room[PATH_MAX], saved[PATH_MAX + 32];  // RUN@STEP's folder and file.
 } estimator_flags;
 
 // Rows of flag tables.
-#define CLI_ESTIMATOR_MODEL_OPTION(place)                                      \
-  CLI_ROW(                                                                     \
-      "model", CLI_TEXT, (place), "PATH",                                      \
-      "the shared library with the estimator: ./mine.so, or ./mine.so:NAME",   \
-      0)
-// Flags of estimators made from the library's models.
-#define CLI_LINKED_OPTION(place)                                               \
-  CLI_ROW("estimator", CLI_FLAG, (place), NULL,                                \
-          "--model is one of the library's, as an estimator", 0)
-#define CLI_LINKED_TASK_OPTIONS(place)                                         \
-  CLI_TASK_OPTION(&(place)->task_name),                                        \
-      CLI_OUTPUTS_OPTION(&(place)->outputs, "the model's, or one number")
-#define CLI_LINKED_DATA_OPTIONS(place)                                         \
-  CLI_ROW("data", CLI_TEXT, &(place)->data, "NAME|PATH",                       \
-          "with --estimator: its data (default fashion-mnist); see 'lockstep " \
-          "train --help'",                                                     \
+#define CLI_ESTIMATOR_OPTIONS(flags)                                           \
+  CLI_RUN_MODEL_OPTIONS(&(flags)->train.asked.model, &(flags)->train.estimator)
+#define CLI_LINKED_DATA_OPTIONS(flags)                                         \
+  CLI_ROW("data", CLI_TEXT, &(flags)->data, "NAME|PATH",                       \
+          "of a model of the library: other data than the run's; all of it "   \
+          "if it has no test set of its own; see 'lockstep train'",            \
           0),                                                                  \
-      CLI_ROW("test", CLI_TEXT, &(place)->test, "PATH",                        \
-              "other files to evaluate and predict on", 0),                    \
-      CLI_ROW("split", CLI_REAL, &(place)->split, "X",                         \
-              "fraction of data without a test set to hold out", 0),           \
-      CLI_FEATURES_OPTION(&(place)->features)
+      CLI_FEATURES_OPTION(&(flags)->features)
 #define CLI_PARAM_OPTION(place)                                                \
-  CLI_ROW(                                                                     \
-      "param", CLI_TEXT, (place), "NAME=N,...",                                \
-      "numbers for the model and input functions, by name: give those of the " \
-      "training to later commands, too; with --estimator: learning_rate",      \
-      0)
+  CLI_ROW("param", CLI_TEXT, (place), "NAME=N,...",                            \
+          "numbers for the model and input functions, by name (default: the "  \
+          "run's); of a model of the library: learning_rate",                  \
+          0)
 #define CLI_TPU_OPTION(place)                                                  \
   CLI_ROW("tpu", CLI_TEXT, (place), "NAME",                                    \
           "run on the cores of this TPU system: virtual:2x2, with ,cores=N "   \
@@ -72,7 +54,8 @@ typedef struct cli_estimator {
   ls_trace *trace;
   ls_strategy *strategy;
   ls_run_config *config;
-  cli_words warm_only, warm_maps;
+  cli_words warm_only, warm_except, warm_maps;
+  cli_layout layout;
   ls_warm_start warm;
   ls_nest params;
   ls_estimator *estimator;
@@ -109,11 +92,12 @@ typedef struct cli_kept_flags {
 } cli_kept_flags;
 void cli_kept_flags_close(cli_kept_flags *kept);  // Accepts zeroed ones.
 CLI_OWNED_STRUCT(cli_kept_flags, cli_kept_flags_close)
-// With --resume takes the flags on which bits depend from the run's folder, and
-// refuses others unless --allow-inexact is given. Returns an exit code; reports
-// a failure. All ranks call it.
-int cli_estimator_continue(estimator_flags *flags,
-                           const ls_estimator_type *type, cli_kept_flags *kept);
+// Takes the flags on which bits depend from the run in a folder (NULL: none).
+// `train` is refused others unless --allow-inexact is given; other commands may
+// have others. Returns an exit code; reports a failure. All ranks call it.
+int cli_estimator_recall(const char *command, const char *folder,
+                         estimator_flags *flags, const ls_estimator_type *type,
+                         cli_kept_flags *kept);
 // Writes these flags to the folder, which exists and is this process's alone.
 ls_status cli_estimator_keep(const estimator_flags *flags,
                              const ls_estimator_type *type);
@@ -121,12 +105,23 @@ ls_status cli_estimator_keep(const estimator_flags *flags,
 void cli_estimator_resumption(const cli_syntax *syntax, const char *folder,
                               char *line, size_t size);
 
+// Copies a checkpoint and the flags of a run to a new folder, to go on there.
+ls_status cli_estimator_branch(const char *from, int64_t step, const char *to);
+// Finds the library's model of an estimator's run in a folder. False: none.
+bool cli_estimator_kept_model(const char *folder, char *model, size_t size);
+
 // ---- The library's models --------------------------------------------------
-// Checks that --data and related flags are only given for estimators made from
-// the library's models. Returns false, and reports it, if not.
-bool cli_linked_data(const char *command, const ls_estimator_type *type,
-                     const cli_data *data);
 bool cli_is_linked(const ls_estimator_type *type);
+// Opens the data and adapts the model, for an estimator of these flags. A new
+// run finds sizes, classes and the normalization in its data.
+ls_status cli_linked_open(const char *command, const estimator_flags *flags,
+                          ls_estimator_mode mode);
+// Returns the configuration, with what was found.
+const ls_train_config *cli_linked_config(void);
+// Returns the total number of steps of a training; 0: not opened for one.
+int64_t cli_linked_steps(void);
+// Releases what was found.
+void cli_linked_close(void);
 // Returns true if estimators made from the library's models have a parameter of
 // that name (other estimators may have any); reports it if not.
 bool cli_linked_takes(const char *command, const ls_estimator_type *type,
@@ -151,8 +146,8 @@ const ls_estimator_type *cli_linked_estimator(const ls_model_type *model,
                                               bool trains);
 
 // Finds the estimator that --model names among a command's words; with
-// --estimator also one of the library's models. NULL if it names no estimator.
-// Reports a problem with its library and returns false.
+// --estimator, or a run of one, also one of the library's models. NULL if it
+// names no estimator. Reports a problem with its library and returns false.
 bool cli_find_estimator(const char *command, int argc, char **argv,
                         const ls_estimator_type **out_type);
 

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // estimator.json of an estimator's run folder: the flags on which its bits
-// depend. A resumed run takes them from there and is refused others.
+// depend, and what was found in its data. A resumed run takes them from there
+// and is refused others; commands that use the run take what they need.
+#include <errno.h>
 #include <limits.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/estimator.h"
@@ -15,26 +18,54 @@
 
 static const char file_name[] = "estimator.json";
 
-// A flag that estimator.json has, under its name.
+// Uses of a value in estimator.json.
+typedef enum use {
+  FIXED,  // A resumed run has the same.
+  ENDS,   // The end of a run; a resumed one may have another.
+  KEPT,   // FIXED, and what commands that use the run take.
+  FOUND,  // KEPT, found in the data; no flag.
+} use;
+// A value that estimator.json has, under its flag's name.
 typedef struct entry {
   const char *name;
   cli_kind kind;
   size_t place;  // In estimator_flags.
+  use use;
 } entry;
+#define ASKED(member) offsetof(estimator_flags, train.asked.member)
 static const entry entries[] = {
-    {"tpu", CLI_TEXT, offsetof(estimator_flags, tpu)},
-    {"replicas", CLI_COUNT, offsetof(estimator_flags, replicas)},
-    {"batch-size", CLI_COUNT, offsetof(estimator_flags, batch_size)},
-    {"seed", CLI_COUNT, offsetof(estimator_flags, seed)},
-    {"math", CLI_TEXT, offsetof(estimator_flags, math)},
-    {"data", CLI_TEXT, offsetof(estimator_flags, data.data)},
-    {"split", CLI_REAL, offsetof(estimator_flags, data.split)},
-    {"features", CLI_TEXT, offsetof(estimator_flags, data.features)},
-    {"task", CLI_TEXT, offsetof(estimator_flags, data.task_name)},
-    {"outputs", CLI_COUNT, offsetof(estimator_flags, data.outputs)},
-    {"param", CLI_TEXT, offsetof(estimator_flags, params)},
+    {"model", CLI_TEXT, ASKED(model), FOUND},  // The library's.
+    {"tpu", CLI_TEXT, offsetof(estimator_flags, train.tpu), FIXED},
+    {"replicas", CLI_COUNT, ASKED(replicas), FIXED},
+    {"batch-size", CLI_COUNT, ASKED(batch_size), FIXED},
+    {"seed", CLI_COUNT, ASKED(seed), FIXED},
+    {"steps", CLI_COUNT, ASKED(steps), ENDS},
+    {"epochs", CLI_COUNT, ASKED(epochs), ENDS},
+    {"flip", CLI_FLAG, offsetof(estimator_flags, train.flip), FIXED},
+    {"crop", CLI_COUNT, ASKED(crop), FIXED},
+    {"optimizer", CLI_TEXT, ASKED(optimizer), FIXED},
+    {"learning-rate", CLI_REAL, ASKED(learning_rate), FIXED},
+    {"schedule", CLI_TEXT, ASKED(schedule), FIXED},
+    {"warmup", CLI_COUNT, ASKED(warmup), FIXED},
+    {"weight-decay", CLI_REAL, ASKED(weight_decay), FIXED},
+    {"clip-norm", CLI_REAL, ASKED(clip_norm), FIXED},
+    {"accumulate", CLI_COUNT, ASKED(accumulate), FIXED},
+    {"math", CLI_TEXT, ASKED(math), KEPT},
+    {"precision", CLI_TEXT, ASKED(precision), KEPT},
+    {"data", CLI_TEXT, ASKED(data), KEPT},
+    {"test", CLI_TEXT, ASKED(test), KEPT},
+    {"split", CLI_REAL, ASKED(split), KEPT},
+    {"features", CLI_TEXT, ASKED(features), KEPT},
+    {"one-hot", CLI_TEXT, ASKED(one_hot), KEPT},
+    {"task", CLI_TEXT, ASKED(task), KEPT},
+    {"outputs", CLI_COUNT, ASKED(outputs), KEPT},
+    {"param", CLI_TEXT, offsetof(estimator_flags, params), KEPT},
+    {"inputs", CLI_COUNT, ASKED(inputs), FOUND},
+    {"classes", CLI_TEXT, ASKED(classes), FOUND},
+    {"categories", CLI_TEXT, ASKED(categories), FOUND},
+    {"normalize", CLI_TEXT, ASKED(normalize), FOUND},
 };
-enum { NUM_ENTRIES = sizeof(entries) / sizeof(*entries) };
+enum { NUM_ENTRIES = sizeof(entries) / sizeof(*entries), MOST_BYTES = 1 << 20 };
 
 // ---- Values ----------------------------------------------------------------
 static bool counts_from_0(const char *name) {
@@ -42,28 +73,33 @@ static bool counts_from_0(const char *name) {
          strcmp(name, "grace") == 0;
 }
 
-// Prints a flag's value; "" if it was not given.
-static void print_flag(const char *name, cli_kind kind, const void *value,
-                       char *text, size_t size) {
-  text[0] = '\0';
+// Returns a flag's value as a text, which may be in `room`, of PATH_MAX bytes;
+// "" if it was not given.
+static const char *print_flag(const char *name, cli_kind kind,
+                              const void *value, char *room) {
+  room[0] = '\0';
   if (kind == CLI_COUNT) {
     const int64_t count = *(const int64_t *)value;
     if (count > 0 || (count == 0 && counts_from_0(name)))
-      snprintf(text, size, "%lld", (long long)count);
+      snprintf(room, PATH_MAX, "%lld", (long long)count);
   } else if (kind == CLI_REAL) {
     const double real = *(const double *)value;
-    if (real != 0) snprintf(text, size, "%.17g", real);
-  } else if (kind == CLI_TEXT && *(const char *const *)value != NULL) {
-    char full[PATH_MAX];
+    if (real != 0) snprintf(room, PATH_MAX, "%.17g", real);
+  } else if (kind == CLI_FLAG) {
+    if (*(const bool *)value) snprintf(room, PATH_MAX, "true");
+  } else if (*(const char *const *)value != NULL) {
     const char *given = *(const char *const *)value;
-    if (strcmp(name, "data") == 0) given = cli_full_data(given, full);
-    snprintf(text, size, "%s", given);
+    const bool is_data = strcmp(name, "data") == 0 || strcmp(name, "test") == 0;
+    return is_data ? cli_full_data(given, room) : given;
   }
+  return room;
 }
 
 static void set_flag(const entry *e, estimator_flags *flags, const char *text) {
   char *place = (char *)flags + e->place;
-  if (e->kind == CLI_COUNT)
+  if (e->kind == CLI_FLAG)
+    *(bool *)place = strcmp(text, "true") == 0;
+  else if (e->kind == CLI_COUNT)
     *(int64_t *)(void *)place = strtoll(text, NULL, 10);
   else if (e->kind == CLI_REAL)
     *(double *)(void *)place = strtod(text, NULL);
@@ -87,15 +123,15 @@ static bool are_equal_numbers(const char *a, const char *b) {
 static bool report_difference(const estimator_flags *flags, const char *flag,
                               const char *asked, const char *has) {
   const char *quote = has[0] != '\0' ? "'" : "";
-  if (!cli_leads()) return flags->inexact;
+  if (!cli_leads()) return flags->train.inexact;
   cli_say("train",
-          flags->inexact
+          flags->train.inexact
               ? "--%s is '%s', the run in '%s' has %s%s%s: results will differ"
               : "--%s is '%s', the run in '%s' has %s%s%s: it can only "
                 "continue with the same, or with --allow-inexact",
-          flag, asked, flags->resume, quote, has[0] != '\0' ? has : "none",
-          quote);
-  return flags->inexact;
+          flag, asked, flags->train.resume, quote,
+          has[0] != '\0' ? has : "none", quote);
+  return flags->train.inexact;
 }
 
 // Checks a parameter of --param.
@@ -129,7 +165,7 @@ static bool add_saved_params(estimator_flags *flags, const cli_words *asked,
   return true;
 }
 
-static bool take_params(estimator_flags *flags, const char *has,
+static bool take_params(estimator_flags *flags, bool uses, const char *has,
                         cli_kept_flags *kept) {
   CLI_OWN(cli_words, asked) = {0};
   CLI_OWN(cli_words, saved) = {0};
@@ -137,30 +173,36 @@ static bool take_params(estimator_flags *flags, const char *has,
       !cli_words_open("train", "param", has[0] != '\0' ? has : NULL, "NAME=N",
                       &saved))
     return false;
-  for (size_t i = 0; i < asked.count; ++i)
+  for (size_t i = 0; i < asked.count && !uses; ++i)
     if (!check_param(flags, &saved, &asked.maps[i])) return false;
   return add_saved_params(flags, &asked, &saved,
                           strlen(flags->params) + strlen(has) + 2, kept);
 }
 
 // Replaces a flag that was not given by the run's value, `has`; checks one that
-// was.
+// was, unless the command may have another.
 static bool take_entry(const entry *e, estimator_flags *flags,
-                       const estimator_flags *line, const char *has,
+                       const estimator_flags *line, bool uses, const char *has,
                        cli_kept_flags *kept) {
-  char asked[PATH_MAX];
-  print_flag(e->name, e->kind, (const char *)line + e->place, asked,
-             sizeof(asked));
+  char room[PATH_MAX];
+  const char *asked =
+      print_flag(e->name, e->kind, (const char *)line + e->place, room);
   const bool is_replaced =
-      flags->inexact &&
-      ((strcmp(e->name, "replicas") == 0 && line->tpu != NULL) ||
-       (strcmp(e->name, "tpu") == 0 && line->replicas > 0));
+      (flags->train.inexact &&
+       ((strcmp(e->name, "replicas") == 0 && line->train.tpu != NULL) ||
+        (strcmp(e->name, "tpu") == 0 && line->train.asked.replicas > 0))) ||
+      (e->use == ENDS &&
+       (line->train.asked.steps > 0 || line->train.asked.epochs > 0));
+  if (uses && e->use < KEPT) return true;
   if (asked[0] == '\0') {
     if (has[0] != '\0' && !is_replaced) set_flag(e, flags, has);
     return true;
   }
-  if (strcmp(e->name, "param") == 0) return take_params(flags, has, kept);
-  return strcmp(asked, has) == 0 ||
+  if (strcmp(e->name, "param") == 0) return take_params(flags, uses, has, kept);
+  const bool has_moved =
+      e->place == ASKED(model) || (e->place == ASKED(data) && has[0] != '\0' &&
+                                   cli_is_place(asked) && cli_is_place(has));
+  return uses || has_moved || e->use == ENDS || strcmp(asked, has) == 0 ||
          report_difference(flags, e->name, asked, has);
 }
 
@@ -197,18 +239,22 @@ static ls_status read_file(const char *folder, char *text, size_t size) {
   return ls_ok();
 }
 
-// Takes the members of the run's file, in any order.
-static bool take_members(estimator_flags *flags, const ls_estimator_type *type,
+// Takes the members of the run's file, in any order: for `train`, or for a
+// command that uses the run.
+static bool take_members(const char *command, estimator_flags *flags,
+                         const ls_estimator_type *type, const char *folder,
                          cli_kept_flags *kept) {
+  const bool uses = strcmp(command, "train") != 0;
   const estimator_flags line = *flags;
   cli_member member;
   char *at = kept->values;
   if (cli_json_find(kept->text, "estimator", &member)) {
     cli_json_copy(&member, at, member.value_size + 1);
-    if (strcmp(at, type->name) != 0) {
+    // A row of a library may be another way to use the runs of its neighbour.
+    if (strcmp(at, type->name) != 0 && (!uses || cli_is_linked(type))) {
       if (cli_leads())
-        cli_say("train", "the run in '%s' is of estimator '%s', not of '%s'",
-                flags->resume, at, type->name);
+        cli_say(command, "the run in '%s' is of estimator '%s', not of '%s'",
+                folder, at, type->name);
       return false;
     }
   }
@@ -220,55 +266,113 @@ static bool take_members(estimator_flags *flags, const ls_estimator_type *type,
     *at = '\0';
     if (cli_json_find(kept->text, key, &member))
       cli_json_copy(&member, at, member.value_size + 1);
-    if (!take_entry(&entries[i], flags, &line, at, kept)) return false;
+    if (!take_entry(&entries[i], flags, &line, uses, at, kept)) return false;
     at += strlen(at) + 1;
   }
   return true;
 }
 
-int cli_estimator_continue(estimator_flags *flags,
-                           const ls_estimator_type *type,
-                           cli_kept_flags *kept) {
-  enum { MOST_BYTES = 1 << 16 };
-  if (flags->resume == NULL) return CLI_OK;
+int cli_estimator_recall(const char *command, const char *folder,
+                         estimator_flags *flags, const ls_estimator_type *type,
+                         cli_kept_flags *kept) {
+  if (folder == NULL) return CLI_OK;
   kept->text = cli_allocate(MOST_BYTES);
   kept->values = cli_allocate(2 * MOST_BYTES);
   ls_status status = ls_out_of_memory();
   if (kept->text != NULL && kept->values != NULL) {
     ls_status_free(status);
-    status = cli_leads() ? read_file(flags->resume, kept->text, MOST_BYTES)
-                         : ls_ok();
+    status = cli_leads() ? read_file(folder, kept->text, MOST_BYTES) : ls_ok();
   }
   status = cli_ranks_agree(status);
   if (ls_status_is_ok(status)) status = cli_ranks_send(kept->text, MOST_BYTES);
-  if (!ls_status_is_ok(status)) return cli_report("train", status);
+  if (!ls_status_is_ok(status)) return cli_report(command, status);
   // A run of an older version, or of a program of its own, has no such file.
   if (kept->text[0] == '\0') return CLI_OK;
-  return take_members(flags, type, kept) ? CLI_OK : CLI_USAGE;
+  return take_members(command, flags, type, folder, kept) ? CLI_OK : CLI_USAGE;
+}
+
+bool cli_estimator_kept_model(const char *folder, char *model, size_t size) {
+  cli_member member;
+  CLI_OWN_MEMORY(char, text) = cli_allocate(MOST_BYTES);
+  if (text == NULL) return false;
+  CLI_OWN(ls_status, status) = read_file(folder, text, MOST_BYTES);
+  if (!ls_status_is_ok(status) || !cli_json_find(text, "model", &member))
+    return false;
+  cli_json_copy(&member, model, size);
+  return true;
+}
+
+// ---- Another folder --------------------------------------------------------
+static ls_status copy_file(const char *from, const char *to, const char *name) {
+  char path[PATH_MAX], bytes[1 << 14];
+  CLI_OWN(FILE, input) = NULL;
+  snprintf(path, sizeof(path), "%s/%s", from, name);
+  LS_RETURN_IF_ERROR(cli_open_file(path, &input));
+  snprintf(path, sizeof(path), "%s/%s", to, name);
+  FILE *output = fopen(path, "wx");
+  if (output == NULL)
+    return LS_STATUS(LS_UNAVAILABLE, "cannot make '%s'", path);
+  bool good = true;
+  for (size_t n; good && (n = fread(bytes, 1, sizeof(bytes), input)) > 0;)
+    good = fwrite(bytes, 1, n, output) == n;
+  good = !ferror(input) && good;
+  return fclose(output) == 0 && good
+             ? ls_ok()
+             : LS_STATUS(LS_UNAVAILABLE, "cannot write '%s'", path);
+}
+
+ls_status cli_estimator_branch(const char *from, int64_t step, const char *to) {
+  static const char *const ends[] = {"safetensors", "json"};
+  char name[64];
+  if (mkdir(to, 0777) != 0 && errno != EEXIST)
+    return LS_STATUS(LS_UNAVAILABLE, "cannot make folder '%s'", to);
+  for (size_t i = 0; i < 2; ++i) {
+    snprintf(name, sizeof(name), "model.ckpt-%lld.%s", (long long)step,
+             ends[i]);
+    LS_RETURN_IF_ERROR(copy_file(from, to, name));
+  }
+  return copy_file(from, to, file_name);
 }
 
 // ---- Writing ---------------------------------------------------------------
+static void write_member(FILE *to, const char *name, cli_kind kind,
+                         const char *text) {
+  fputs(",\n  \"", to);
+  for (const char *at = name; *at != '\0'; ++at)
+    putc(*at == '-' ? '_' : *at, to);
+  fputs("\": ", to);
+  if (kind == CLI_TEXT)
+    cli_write_json(to, text, strlen(text));
+  else
+    fputs(text, to);
+}
+
 static void write_entries(FILE *to, const estimator_flags *flags,
                           const ls_estimator_type *type) {
+  char room[PATH_MAX], model[PATH_MAX];
   estimator_flags values = *flags;
-  if (values.math == NULL) values.math = "fast";
-  if (values.batch_size == 0 && type->options.train_batch_size.set)
-    values.batch_size = type->options.train_batch_size.value;
+  ls_train_config *config = &values.train.asked;
+  config->model = NULL;
   fputs("{\n  \"estimator\": ", to);
   cli_write_json(to, type->name, strlen(type->name));
+  if (cli_is_linked(type)) {
+    *config = *cli_linked_config();
+    config->seed = flags->train.asked.seed;
+    config->replicas = flags->train.asked.replicas;
+    config->model =
+        flags->train.asked.model != NULL
+            ? cli_full_model(flags->train.asked.model, model, sizeof(model))
+            : type->name;
+  }
+  if (config->math == NULL) config->math = "fast";
+  if (config->batch_size == 0 && type->options.train_batch_size.set)
+    config->batch_size = type->options.train_batch_size.value;
   for (size_t i = 0; i < NUM_ENTRIES; ++i) {
-    char text[PATH_MAX];
-    print_flag(entries[i].name, entries[i].kind,
-               (const char *)&values + entries[i].place, text, sizeof(text));
-    if (text[0] == '\0') continue;
-    fputs(",\n  \"", to);
-    for (const char *at = entries[i].name; *at != '\0'; ++at)
-      putc(*at == '-' ? '_' : *at, to);
-    fputs("\": ", to);
-    if (entries[i].kind == CLI_TEXT)
-      cli_write_json(to, text, strlen(text));
-    else
-      fputs(text, to);
+    const char *text =
+        print_flag(entries[i].name, entries[i].kind,
+                   (const char *)&values + entries[i].place, room);
+    if (text[0] != '\0')
+      write_member(to, entries[i].name, entries[i].kind, text);
   }
   fputs("\n}\n", to);
 }
@@ -305,8 +409,9 @@ static void append_word(char *line, size_t size, const char *word) {
 
 // Returns true for flags that stand for a new run or are given by --resume.
 static bool is_of_begin(const char *name) {
-  static const char *const names[] = {"run-dir",    "resume", "allow-inexact",
-                                      "warm-start", "only",   "map"};
+  static const char *const names[] = {
+      "run-dir", "resume", "allow-inexact", "warm-start", "only",
+      "except",  "layout", "map",           "label",      "seeds"};
   for (size_t i = 0; i < sizeof(names) / sizeof(*names); ++i)
     if (strcmp(names[i], name) == 0) return true;
   return false;
@@ -317,15 +422,15 @@ void cli_estimator_resumption(const cli_syntax *syntax, const char *folder,
   snprintf(line, size, "lockstep train");
   for (size_t i = 0; i < syntax->num_options; ++i) {
     const cli_option *option = &syntax->options[i];
-    char text[PATH_MAX], flag[64];
+    char room[PATH_MAX], flag[64];
     if (is_of_begin(option->name)) continue;
-    print_flag(option->name, option->kind, option->value, text, sizeof(text));
-    const bool is_on = option->kind == CLI_FLAG && *(const bool *)option->value;
-    if (text[0] == '\0' && !is_on) continue;
+    const char *text =
+        print_flag(option->name, option->kind, option->value, room);
+    if (text[0] == '\0') continue;
     if (strcmp(option->name, "grace") == 0 && strcmp(text, "30") == 0) continue;
     snprintf(flag, sizeof(flag), "--%s", option->name);
     append_word(line, size, flag);
-    if (!is_on) append_word(line, size, text);
+    if (option->kind != CLI_FLAG) append_word(line, size, text);
   }
   append_word(line, size, "--resume");
   append_word(line, size, folder);

@@ -8,6 +8,7 @@
 #include "cli/cli.h"
 #include "cli/estimator.h"
 #include "cli/ranks.h"
+#include "cli/train/train_flags.h"
 
 // A training and its progress line.
 typedef struct training {
@@ -80,7 +81,8 @@ static ls_status make_keeper(training *run, ls_hook **out_hook) {
 static ls_status check_folder(const training *run) {
   bool has_run = false;
   const char *folder = ls_estimator_model_dir(run->e.estimator);
-  if (run->flags->resume != NULL) return cli_estimator_was_trained(&run->e);
+  if (run->flags->train.resume != NULL)
+    return cli_estimator_was_trained(&run->e);
   LS_RETURN_IF_ERROR(cli_estimator_has_run(&run->e, &has_run));
   if (!has_run) return ls_ok();
   return LS_STATUS(LS_ALREADY_EXISTS,
@@ -93,7 +95,8 @@ static ls_status train_with(training *run, ls_hook *const *hooks,
   const ls_estimator_type *type = run->e.type;
   const ls_opt steps =
       run->steps > 0 ? (ls_opt)LS_SOME(run->steps) : (ls_opt){0};
-  const ls_train_stop *stop = cli_signals_defer((unsigned)run->flags->grace);
+  const ls_train_stop *stop =
+      cli_signals_defer((unsigned)run->flags->train.grace);
   if (run->flags->eval_seconds == 0)
     return ls_estimator_train(run->e.estimator,
                               &(ls_estimator_training){.input = type->train,
@@ -102,7 +105,9 @@ static ls_status train_with(training *run, ls_hook *const *hooks,
                                                        .num_hooks = num_hooks,
                                                        .stop = stop},
                               &run->end.training);
-  const bool counted = type->eval_steps > 0;
+  const int64_t asked = run->flags->train.asked.test_steps;
+  const int64_t eval_steps = asked > 0 ? asked : type->eval_steps;
+  const bool counted = eval_steps > 0;
   return ls_train_and_evaluate(
       run->e.estimator,
       &(ls_train_spec){.input = type->train,
@@ -111,8 +116,8 @@ static ls_status train_with(training *run, ls_hook *const *hooks,
                        .num_hooks = num_hooks,
                        .stop = stop},
       &(ls_eval_spec){.input = type->eval,
-                      .steps = counted ? (ls_opt)LS_SOME(type->eval_steps)
-                                       : (ls_opt){0},
+                      .steps =
+                          counted ? (ls_opt)LS_SOME(eval_steps) : (ls_opt){0},
                       .whole_input = !counted,
                       .throttle_secs = LS_SOME(run->flags->eval_seconds)},
       &run->end);
@@ -122,7 +127,8 @@ static ls_status train_estimator(training *run) {
   CLI_OWN(ls_hook, progress) = NULL;
   CLI_OWN(ls_hook, guard) = NULL;
   CLI_OWN(ls_hook, keeper) = NULL;
-  ls_hook *hooks[3];
+  CLI_OWN(ls_hook, spike) = NULL;
+  ls_hook *hooks[4];
   size_t count = 0;
   LS_RETURN_IF_ERROR(
       cli_ranks_agree(cli_leads() ? check_folder(run) : ls_ok()));
@@ -130,11 +136,15 @@ static ls_status train_estimator(training *run) {
     LS_RETURN_IF_ERROR(ls_nan_hook_named("loss", LS_FLAG_ON, &guard));
     hooks[count++] = guard;
   }
+  if (run->flags->train.spike != 0) {
+    LS_RETURN_IF_ERROR(cli_spike_hook(&run->flags->train, &spike));
+    hooks[count++] = spike;
+  }
   if (cli_leads()) {
     LS_RETURN_IF_ERROR(make_keeper(run, &keeper));
     hooks[count++] = keeper;
   }
-  if (!run->flags->quiet && cli_leads()) {
+  if (!run->flags->train.quiet && cli_leads()) {
     LS_RETURN_IF_ERROR(make_progress(run, &progress));
     hooks[count++] = progress;
   }
@@ -151,7 +161,7 @@ static int report_end(const training *run) {
   char line[4 * PATH_MAX] = "";
   if (end->stopped)
     cli_estimator_resumption(run->syntax, folder, line, sizeof(line));
-  if (!run->flags->quiet)
+  if (!run->flags->train.quiet)
     cli_say("train", "%sstep %lld; the run is in %s%s%s",
             end->stopped ? "stopped at " : "", (long long)end->step, folder,
             end->stopped ? ", --resume continues it: " : "", line);
@@ -165,35 +175,45 @@ static int report_end(const training *run) {
 // ---- The command -----------------------------------------------------------
 static bool check_flags(const estimator_flags *flags,
                         const ls_estimator_type *type) {
+  const train_flags *train = &flags->train;
+  const ls_train_config *asked = &train->asked;
   const char *says = NULL;
   if (type->train.call == NULL)
     says = "the estimator has no input to train with (its field 'train')";
   else if (flags->eval_seconds > 0 && type->eval.call == NULL)
     says = "--eval-every: the estimator has no input to evaluate with (its "
            "field 'eval')";
-  else if (flags->resume != NULL && flags->run_folder != NULL)
-    says = "--resume continues in its own folder; leave --run-dir out";
-  else if (flags->resume != NULL && flags->warm_start != NULL)
-    says = "--resume continues with the run's values; --warm-start cannot be "
-           "given with it";
-  else if (flags->warm_start == NULL &&
-           (flags->warm_only != NULL || flags->warm_map != NULL))
-    says = "--only and --map are for --warm-start";
-  else if (flags->save_seconds > 0 && flags->save_steps > 0)
+  else if (asked->test_steps > 0 && flags->eval_seconds == 0)
+    says = "--test-steps is for the evaluations of --eval-every";
+  else if (train->save_seconds > 0 && train->save_steps > 0)
     says = "--save-every and --save-every-steps: give one of them";
-  else if (cli_is_linked(type) && flags->steps == 0)
-    says = "--steps is missing: data of --estimator repeat for ever";
-  else if (flags->tpu != NULL && flags->steps == 0 && type->train_steps == 0)
+  else if (asked->keep_every_hours != (double)(int64_t)asked->keep_every_hours)
+    says = "--keep-every-hours counts whole hours of an estimator";
+  else if (train->resume_step.set && train->run_folder == NULL)
+    says = "--resume RUN@STEP goes on in a new folder: add --run-dir";
+  else if (train->tpu != NULL && asked->steps == 0 && type->train_steps == 0 &&
+           !cli_is_linked(type))
     says = "--steps is missing: with --tpu a training does not end with its "
            "input";
   if (says != NULL) cli_say("train", "%s", says);
   return says == NULL;
 }
 
+// Makes the folder of a training that goes on from a step of another one.
+static ls_status begin_branch(const train_flags *train) {
+  if (!train->resume_step.set) return ls_ok();
+  return cli_ranks_agree(cli_leads()
+                             ? cli_estimator_branch(train->resume,
+                                                    train->resume_step.value,
+                                                    train->run_folder)
+                             : ls_ok());
+}
+
 static ls_status open_and_train(training *run, estimator_flags *flags,
                                 const ls_estimator_type *type) {
-  run->steps = flags->steps > 0 ? flags->steps : type->train_steps;
-  flags->folder = flags->resume != NULL ? flags->resume : flags->run_folder;
+  const train_flags *train = &flags->train;
+  const bool goes_on = train->resume != NULL && !train->resume_step.set;
+  flags->folder = goes_on ? train->resume : train->run_folder;
   if (flags->folder == NULL) {
     flags->folder = run->chosen;
     LS_RETURN_IF_ERROR(
@@ -201,11 +221,16 @@ static ls_status open_and_train(training *run, estimator_flags *flags,
   }
   LS_RETURN_IF_ERROR(cli_ranks_agree(
       cli_estimator_open("train", flags, type, LS_MODE_TRAIN, &run->e)));
+  run->steps = cli_is_linked(type)      ? cli_linked_steps()
+               : train->asked.steps > 0 ? train->asked.steps
+                                        : type->train_steps;
+  LS_RETURN_IF_ERROR(begin_branch(train));
   return train_estimator(run);
 }
 
+// Trains one run; adds its last loss to `loss`, unless that is NULL.
 static int run_training(const cli_syntax *syntax, estimator_flags *flags,
-                        const ls_estimator_type *type) {
+                        const ls_estimator_type *type, cli_spread *loss) {
   training run = {.syntax = syntax, .flags = flags};
   const ls_status status =
       cli_estimator_note_batch(flags, open_and_train(&run, flags, type));
@@ -214,6 +239,8 @@ static int run_training(const cli_syntax *syntax, estimator_flags *flags,
       ls_status_is_ok(status)
           ? report_end(&run)
           : cli_report("train", cli_note_saved(flags->folder, status));
+  if (loss != NULL && run.end.training.has_loss)
+    cli_spread_add(loss, run.end.training.loss);
   ls_train_and_evaluation_deinit(&run.end);
   const int closed = cli_estimator_close("train", &run.e, code);
   // Removes the folder only if it is empty: the run did not begin.
@@ -222,96 +249,91 @@ static int run_training(const cli_syntax *syntax, estimator_flags *flags,
   return closed;
 }
 
+// Trains once for each of several seeds, and prints the mean last loss.
+static int train_seeds(const cli_syntax *syntax, const estimator_flags *flags,
+                       const ls_estimator_type *type) {
+  const train_flags *train = &flags->train;
+  cli_spread loss = {.name = "loss"};
+  const int64_t first = train->asked.seed < 0 ? 0 : train->asked.seed;
+  for (int64_t k = 0; k < train->seeds; ++k) {
+    estimator_flags one = *flags;
+    char folder[PATH_MAX];
+    cli_seed_folder(train->run_folder, first + k, folder);
+    one.train.asked.seed = first + k;
+    if (train->run_folder != NULL) one.train.run_folder = folder;
+    const int code = run_training(syntax, &one, type, &loss);
+    if (code != CLI_OK) return code;
+  }
+  if (cli_leads()) cli_spread_print(&loss);
+  return CLI_OK;
+}
+
 // Lets a run that was started again, or has --resume auto, resume if it has a
 // checkpoint.
-static int restart_run(estimator_flags *flags) {
+static int restart_run(train_flags *flags) {
   cli_restart how = CLI_NO_RESTART;
   const int code =
       cli_ranks_restart("train", &flags->run_folder, &flags->resume, &how);
+  ls_train_config *asked = &flags->asked;
   if (how == CLI_RESUMES)
-    flags->warm_start = flags->warm_only = flags->warm_map = NULL;
+    asked->warm_start = asked->warm_only = asked->warm_except =
+        asked->warm_map = asked->warm_layout = NULL;
   return code;
 }
 
+// The argument that cli_with_train_flags passes on.
+typedef struct estimator_words {
+  estimator_flags flags;
+  const ls_estimator_type *type;
+} estimator_words;
+
+static int run_words(const cli_syntax *syntax, train_flags *train, void *user) {
+  estimator_words *words = user;
+  estimator_flags *flags = &words->flags;
+  CLI_OWN(cli_kept_flags, kept) = {0};
+  int code = restart_run(train);
+  if (code != CLI_OK) return code;
+  if (!cli_train_check(train)) return CLI_USAGE;
+  flags->train = *train;
+  code =
+      cli_estimator_recall("train", train->resume, flags, words->type, &kept);
+  if (code != CLI_OK) return code;
+  if (!cli_estimator_check("train", flags, words->type) ||
+      !check_flags(flags, words->type))
+    return CLI_USAGE;
+  return train->seeds > 1 ? train_seeds(syntax, flags, words->type)
+                          : run_training(syntax, flags, words->type, NULL);
+}
+
 int cli_estimator_train(const ls_estimator_type *type, int argc, char **argv) {
-  estimator_flags flags = {.seed = -1, .keep = -1, .grace = 30};
+  estimator_words words = {.type = type};
+  estimator_flags *flags = &words.flags;
   const cli_option options[] = {
-      CLI_ESTIMATOR_MODEL_OPTION(&flags.model),
-      CLI_LINKED_OPTION(&flags.estimator),
-      CLI_LINKED_TASK_OPTIONS(&flags.data),
-      CLI_LINKED_DATA_OPTIONS(&flags.data),
-      CLI_PARAM_OPTION(&flags.params),
-      CLI_TPU_OPTION(&flags.tpu),
-      {"iterations-per-loop", CLI_TEXT, &flags.iterations, "N|TIME",
+      CLI_PARAM_OPTION(&flags->params),
+      {"iterations-per-loop", CLI_TEXT, &flags->iterations, "N|TIME",
        "steps per program on the TPU: 100, or as many as fit into a time: 30s, "
        "5m, 1h (default: the estimator's)",
        0},
-      {"replicas", CLI_COUNT, &flags.replicas, "N",
-       "replicas of a mirrored strategy that share each batch", 1},
-      CLI_THREADS_OPTION(&flags.threads),
-      CLI_DEVICE_OPTIONS,
-      {"batch-size", CLI_COUNT, &flags.batch_size, "N",
-       "global batch size (default: the estimator's)", 1},
-      {"steps", CLI_COUNT, &flags.steps, "N",
-       "end after N steps in all (default: the estimator's, else the end of "
-       "the input)",
-       1},
-      CLI_MATH_OPTION(&flags.math),
-      {"seed", CLI_COUNT, &flags.seed, "N",
-       "seed of everything random (default: the estimator's own)", 0},
-      {"eval-every", CLI_COUNT, &flags.eval_seconds, "SECONDS",
+      {"eval-every", CLI_COUNT, &flags->eval_seconds, "SECONDS",
        "evaluate at the end and during training, at most this often", 1},
-      {"run-dir", CLI_TEXT, &flags.run_folder, "DIR",
-       "folder of the run (default: a new runs/NAME-N)", 0},
-      {"resume", CLI_TEXT, &flags.resume, "DIR",
-       "continue the run there, from its newest checkpoint, as if it had not "
-       "stopped; auto: the run in --run-dir if it has a checkpoint, else a new "
-       "one",
-       0},
-      {"warm-start", CLI_TEXT, &flags.warm_start, "PATH",
-       "start with the values of another run, a checkpoint, or a .safetensors "
-       "or .npz file",
-       0},
-      {"only", CLI_TEXT, &flags.warm_only, "A,B",
-       "only these variables: 'dense/*,head/bias'", 0},
-      {"map", CLI_TEXT, &flags.warm_map, "OLD=NEW,...",
-       "load NEW from the file's OLD", 0},
-      {"save-every", CLI_COUNT, &flags.save_seconds, "SECONDS",
-       "interval between checkpoints (default 60)", 1},
-      {"save-every-steps", CLI_COUNT, &flags.save_steps, "N",
-       "interval in steps, instead", 1},
-      {"keep", CLI_COUNT, &flags.keep, "N",
-       "number of newest checkpoints to keep (default 5; 0: all)", 0},
-      {"grace", CLI_COUNT, &flags.grace, "SECONDS",
-       "time to end and save the run after a signal (default 30; 0: no limit)",
-       0},
-      {"allow-inexact", CLI_FLAG, &flags.inexact, NULL,
-       "resume with other flags than the run's, with other bits", 0},
-      CLI_FIND_NAN_OPTION,
-      CLI_TRACE_OPTION(&flags.trace),
-      {"quiet", CLI_FLAG, &flags.quiet, NULL, "show no progress", 0},
   };
-  const cli_syntax syntax = {
-      .command = "train",
-      .about =
-          "Trains an estimator of a shared library: its model function on its "
-          "input, on the CPU, on the cores of a TPU system, or in replicas. "
-          "Prints the last loss, or the metrics of --eval-every. The run "
-          "folder gets checkpoints, event files and graph.ls. A signal ends "
-          "the run after its current loop of steps and saves it, as for "
-          "models: see 'lockstep train --help'.",
-      CLI_OPTIONS(options)};
-  int code = CLI_OK;
-  if (!cli_estimator_parse(&syntax, type, argc, argv, &code)) return code;
-  CLI_OWN(cli_kept_flags, kept) = {0};
-  if (flags.inexact && flags.resume == NULL) {
-    cli_say("train", "--allow-inexact is for --resume");
-    return CLI_USAGE;
-  }
-  code = restart_run(&flags);
-  if (code == CLI_OK) code = cli_estimator_continue(&flags, type, &kept);
-  if (code != CLI_OK) return code;
-  if (!cli_estimator_check("train", &flags, type) || !check_flags(&flags, type))
-    return CLI_USAGE;
-  return run_training(&syntax, &flags, type);
+  return cli_with_train_flags(
+      &(cli_train_words){
+          .syntax =
+              {.command = "train",
+               .about =
+                   "Trains an estimator: its model function on its input, on "
+                   "the CPU, on the cores of a TPU system, or in replicas. "
+                   "Prints the last loss, or the metrics of --eval-every. The "
+                   "run folder gets checkpoints, event files, graph.ls and "
+                   "estimator.json. A signal ends the run after its current "
+                   "loop of steps and saves it, as for models: see 'lockstep "
+                   "train --help'.",
+               .subject = type->name,
+               .description = type->description,
+               CLI_OPTIONS(options),
+               .refused = cli_train_refused_by_estimators(cli_is_linked(type))},
+          .run = run_words,
+          .user = &words},
+      argc, argv);
 }

@@ -2,6 +2,7 @@
 // `lockstep eval`, `predict` and `export` of a trained estimator.
 #include <stdio.h>
 
+#include "cli/data/data.h"
 #include "cli/estimator.h"
 
 // A command that uses a trained estimator.
@@ -24,20 +25,45 @@ static ls_status use_estimator(const use *used, const estimator_flags *flags,
   return used->run(flags, e);
 }
 
+// Takes the checkpoint of RUN@STEP, and refuses data for input functions.
+static bool take_folder(const char *command, const ls_estimator_type *type,
+                        estimator_flags *flags) {
+  ls_opt step;
+  if (!cli_is_linked(type) && (flags->data != NULL || flags->features != NULL))
+    cli_say(command,
+            "--%s is not for estimators of shared libraries: '%s' has input "
+            "functions of its own",
+            flags->data != NULL ? "data" : "features", type->name);
+  cli_split_step(flags->folder, flags->room, &step);
+  flags->folder = flags->room;
+  if (step.set && flags->checkpoint == NULL) {
+    snprintf(flags->saved, sizeof(flags->saved), "%s/model.ckpt-%lld",
+             flags->room, (long long)step.value);
+    flags->checkpoint = flags->saved;
+  }
+  return cli_is_linked(type) ||
+         (flags->data == NULL && flags->features == NULL);
+}
+
 // Parses a command's words and runs it.
 static int run_use(const use *used, const cli_syntax *syntax,
-                   const estimator_flags *flags, const ls_estimator_type *type,
+                   estimator_flags *flags, const ls_estimator_type *type,
                    int argc, char **argv) {
   int code = CLI_OK;
   cli_estimator e;
+  CLI_OWN(cli_kept_flags, kept) = {0};
   if (!cli_estimator_parse(syntax, type, argc, argv, &code)) return code;
+  if (!take_folder(used->command, type, flags)) return CLI_USAGE;
   if (!cli_estimator_check(used->command, flags, type)) return CLI_USAGE;
-  if (used->exports && !cli_check_export(flags->batch_size, flags->stablehlo))
+  if (used->exports &&
+      !cli_check_export(flags->train.asked.batch_size, flags->stablehlo))
     return CLI_USAGE;
   if (!used->is_there) {
     cli_say(used->command, "estimator '%s' has no %s", type->name, used->needs);
     return CLI_USAGE;
   }
+  code = cli_estimator_recall(used->command, flags->folder, flags, type, &kept);
+  if (code != CLI_OK) return code;
   const ls_status status =
       cli_estimator_note_batch(flags, use_estimator(used, flags, type, &e));
   code = cli_report(used->command, status);
@@ -56,7 +82,8 @@ static const ls_train_stop *stop_at_once(void) {
 // ---- Evaluation ------------------------------------------------------------
 static ls_status evaluate_estimator(const estimator_flags *flags,
                                     cli_estimator *e) {
-  const int64_t steps = flags->steps > 0 ? flags->steps : e->type->eval_steps;
+  const int64_t steps = flags->train.asked.steps > 0 ? flags->train.asked.steps
+                                                     : e->type->eval_steps;
   CLI_OWN(ls_nest, metrics) = ls_none();
   LS_RETURN_IF_ERROR(ls_estimator_evaluate(
       e->estimator,
@@ -72,26 +99,24 @@ static ls_status evaluate_estimator(const estimator_flags *flags,
 }
 
 int cli_estimator_eval(const ls_estimator_type *type, int argc, char **argv) {
-  estimator_flags flags = {.seed = -1, .keep = -1};
+  estimator_flags flags = {.train = {.asked = {.seed = -1, .keep = -1}}};
   const cli_option options[] = {
-      CLI_ESTIMATOR_MODEL_OPTION(&flags.model),
-      CLI_LINKED_OPTION(&flags.estimator),
-      CLI_LINKED_TASK_OPTIONS(&flags.data),
-      CLI_LINKED_DATA_OPTIONS(&flags.data),
+      CLI_ESTIMATOR_OPTIONS(&flags),
+      CLI_LINKED_DATA_OPTIONS(&flags),
       CLI_PARAM_OPTION(&flags.params),
-      CLI_TPU_OPTION(&flags.tpu),
-      {"replicas", CLI_COUNT, &flags.replicas, "N",
+      CLI_TPU_OPTION(&flags.train.tpu),
+      {"replicas", CLI_COUNT, &flags.train.asked.replicas, "N",
        "replicas of a mirrored strategy that share each batch", 1},
-      CLI_THREADS_OPTION(&flags.threads),
+      CLI_THREADS_OPTION(&flags.train.asked.threads),
       CLI_DEVICE_OPTIONS,
-      {"batch-size", CLI_COUNT, &flags.batch_size, "N",
+      {"batch-size", CLI_COUNT, &flags.train.asked.batch_size, "N",
        "global batch size (default: the estimator's)", 1},
-      {"steps", CLI_COUNT, &flags.steps, "N",
+      {"steps", CLI_COUNT, &flags.train.asked.steps, "N",
        "batches (default: the estimator's, else all of the input)", 1},
       CLI_CHECKPOINT_OPTION(&flags.checkpoint),
       {"name", CLI_TEXT, &flags.name, "NAME",
        "event files go to RUN/eval_NAME (default: RUN/eval)", 0},
-      CLI_MATH_OPTION(&flags.math),
+      CLI_MATH_OPTION(&flags.train.asked.math),
       {"json", CLI_FLAG, &flags.json, NULL, "print one line of JSON", 0},
   };
   const cli_syntax syntax = {.command = "eval",
@@ -99,6 +124,7 @@ int cli_estimator_eval(const ls_estimator_type *type, int argc, char **argv) {
                                  "Evaluates a trained estimator on its "
                                  "evaluation input, and prints the metrics.",
                              CLI_OPTIONS(options),
+                             .refused = cli_use_refused_by_estimators,
                              .operand_form = "RUN",
                              .operand = &flags.folder};
   return run_use(&(use){"eval", LS_MODE_EVAL, type->eval.call != NULL,
@@ -108,16 +134,34 @@ int cli_estimator_eval(const ls_estimator_type *type, int argc, char **argv) {
 }
 
 // ---- Prediction ------------------------------------------------------------
-static ls_status print_rows(const estimator_flags *flags,
+// Prints a batch of a model of the library as 'lockstep predict' does.
+static int64_t print_batch(ls_nest batch, int64_t done, int64_t limit) {
+  const int64_t rows =
+      ls_array_shape(ls_nest_as_array(ls_nest_item(batch, 0))).dim[0];
+  int64_t row = 0;
+  for (; row < rows && (limit == 0 || done + row < limit); ++row) {
+    cli_print_row(batch, row);
+    cli_write_names(stdout, cli_linked_config()->classes, batch, row);
+    printf(",\"row\":%lld}\n", (long long)(done + row));
+  }
+  return row;
+}
+
+static ls_status print_rows(const estimator_flags *flags, bool whole,
                             ls_predictions *predictions) {
   CLI_OWN(ls_nest, row) = ls_none();
-  for (int64_t count = 0; flags->limit == 0 || count < flags->limit; ++count) {
+  for (int64_t count = 0; flags->limit == 0 || count < flags->limit;) {
     CLI_OWN(ls_status, status) = ls_predictions_next(predictions, &row);
     if (ls_status_code(status) == LS_OUT_OF_RANGE) break;
     if (!ls_status_is_ok(status)) return cli_give(&status);
     if (ferror(stdout) != 0) break;
+    if (whole) {
+      count += print_batch(row, count, flags->limit);
+      continue;
+    }
     cli_print_values(row);
     putchar('\n');
+    ++count;
   }
   return ls_ok();
 }
@@ -125,6 +169,7 @@ static ls_status print_rows(const estimator_flags *flags,
 static ls_status predict(const estimator_flags *flags, cli_estimator *e) {
   CLI_OWN(cli_words, keys) = {0};
   ls_predictions *predictions = NULL;
+  const bool whole = cli_is_linked(e->type);
   if (!cli_words_open("predict", "keys", flags->keys, NULL, &keys))
     return ls_out_of_memory();
   LS_RETURN_IF_ERROR(ls_estimator_predict(
@@ -133,37 +178,37 @@ static ls_status predict(const estimator_flags *flags, cli_estimator *e) {
                                  .keys = keys.items,
                                  .num_keys = keys.count,
                                  .checkpoint = flags->checkpoint,
+                                 .batches = whole,
                                  .stop = stop_at_once()},
       &predictions));
-  const ls_status status = print_rows(flags, predictions);
+  const ls_status status = print_rows(flags, whole, predictions);
   return ls_status_join(status, ls_predictions_close(predictions));
 }
 
 int cli_estimator_predict(const ls_estimator_type *type, int argc,
                           char **argv) {
-  estimator_flags flags = {.seed = -1, .keep = -1};
+  estimator_flags flags = {.train = {.asked = {.seed = -1, .keep = -1}}};
   const cli_option options[] = {
-      CLI_ESTIMATOR_MODEL_OPTION(&flags.model),
-      CLI_LINKED_OPTION(&flags.estimator),
-      CLI_LINKED_TASK_OPTIONS(&flags.data),
-      CLI_LINKED_DATA_OPTIONS(&flags.data),
+      CLI_ESTIMATOR_OPTIONS(&flags),
+      CLI_LINKED_DATA_OPTIONS(&flags),
       CLI_PARAM_OPTION(&flags.params),
-      CLI_TPU_OPTION(&flags.tpu),
-      CLI_THREADS_OPTION(&flags.threads),
+      CLI_TPU_OPTION(&flags.train.tpu),
+      CLI_THREADS_OPTION(&flags.train.asked.threads),
       CLI_DEVICE_OPTIONS,
-      {"batch-size", CLI_COUNT, &flags.batch_size, "N",
+      {"batch-size", CLI_COUNT, &flags.train.asked.batch_size, "N",
        "batch size (default: the estimator's)", 1},
       {"keys", CLI_TEXT, &flags.keys, "A,B",
        "only these predictions (default: all)", 0},
       {"limit", CLI_COUNT, &flags.limit, "N", "largest number of examples", 1},
       CLI_CHECKPOINT_OPTION(&flags.checkpoint),
-      CLI_MATH_OPTION(&flags.math),
+      CLI_MATH_OPTION(&flags.train.asked.math),
   };
   const cli_syntax syntax = {
       .command = "predict",
       .about = "Prints a trained estimator's predictions for its prediction "
                "input: a line of JSON per example.",
       CLI_OPTIONS(options),
+      .refused = cli_use_refused_by_estimators,
       .operand_form = "RUN",
       .operand = &flags.folder};
   return run_use(&(use){"predict", LS_MODE_PREDICT, type->predict.call != NULL,
@@ -184,24 +229,23 @@ static ls_status export_trained(const estimator_flags *flags,
           .checkpoint = flags->checkpoint,
           .onnx = flags->onnx ? LS_FLAG_ON : LS_FLAG_OFF,
           .stablehlo = flags->stablehlo ? LS_FLAG_ON : LS_FLAG_OFF,
-          .batch_size = flags->batch_size},
+          .batch_size = flags->train.asked.batch_size},
       &path));
   printf("%s\n", path);
   return ls_ok();
 }
 
 int cli_estimator_export(const ls_estimator_type *type, int argc, char **argv) {
-  estimator_flags flags = {.seed = -1, .keep = -1};
+  estimator_flags flags = {.train = {.asked = {.seed = -1, .keep = -1}}};
   const cli_option options[] = {
-      CLI_ESTIMATOR_MODEL_OPTION(&flags.model),
-      CLI_LINKED_OPTION(&flags.estimator),
-      CLI_LINKED_TASK_OPTIONS(&flags.data),
+      CLI_ESTIMATOR_OPTIONS(&flags),
       CLI_PARAM_OPTION(&flags.params),
-      CLI_TPU_OPTION(&flags.tpu),
+      CLI_TPU_OPTION(&flags.train.tpu),
       {"out", CLI_TEXT, &flags.out, "FOLDER",
        "folder in which to make the export's (default: RUN)", 0},
       CLI_CHECKPOINT_OPTION(&flags.checkpoint),
-      CLI_EXPORT_OPTIONS(&flags.onnx, &flags.stablehlo, &flags.batch_size),
+      CLI_EXPORT_OPTIONS(&flags.onnx, &flags.stablehlo,
+                         &flags.train.asked.batch_size),
   };
   const cli_syntax syntax = {
       .command = "export",
@@ -210,6 +254,7 @@ int cli_estimator_export(const ls_estimator_type *type, int argc, char **argv) {
                "that computes there, too. Prints the folder, which is named by "
                "the second.",
       CLI_OPTIONS(options),
+      .refused = cli_use_refused_by_estimators,
       .operand_form = "RUN",
       .operand = &flags.folder};
   return run_use(&(use){"export", LS_MODE_PREDICT, type->receiver.call != NULL,

@@ -89,6 +89,7 @@ int cli_eval(int argc, char **argv) {
           "or over pixels, with the mean intersection over union of their "
           "classes, mean_iou. RUN@STEP is the model of a checkpoint.",
       CLI_OPTIONS(options),
+      .refused = cli_use_refused_by_models,
       .operand_form = "RUN",
       .operand = &flags.run.folder};
   int code = CLI_OK;

@@ -139,6 +139,7 @@ int cli_export(int argc, char **argv) {
       "values of its variables. Prints the folder, which is named by the "
       "second.",
       CLI_OPTIONS(options),
+      .refused = cli_use_refused_by_models,
       .operand_form = "RUN",
       .operand = &flags.run.folder};
   int code = CLI_OK;

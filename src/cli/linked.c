@@ -9,59 +9,145 @@
 // The estimator of this command.
 static struct {
   ls_estimator_type type;
-  const ls_model_type *model;
-  ls_model_type adapted;  // See cli_run_type.
-  cli_data data;
+  const ls_model_type *model;  // Adapted to the data once it is open.
+  ls_model_type adapted;       // See cli_run_type.
+  ls_train_config config;
+  const char *data, *features;  // Other data than the run's.
+  const char *command;          // Reports resizing; NULL: silent.
+  int64_t steps;                // Total of a training.
+  cli_classes classes;
+  char *normalization;
 } linked;
 
-// ---- Input -----------------------------------------------------------------
-// Refuses a given batch size that is larger than the number of examples.
-static ls_status linked_check_size(int64_t size, const ls_dataset *data) {
-  int64_t examples = 0;
-  if (size <= linked.model->batch_size) return ls_ok();
-  LS_RETURN_IF_ERROR(ls_train_count_examples(data, &examples));
-  return size <= examples
-             ? ls_ok()
-             : ls_invalid_argument(
-                   "--batch-size is %lld, but the data have %lld examples to "
-                   "train on: give %lld or less",
-                   (long long)size, (long long)examples, (long long)examples);
+// ---- Data ------------------------------------------------------------------
+static cli_data training_data(cli_classes *classes) {
+  const ls_train_config *config = &linked.config;
+  classes->names = config->classes;
+  classes->one_hot = config->one_hot;
+  classes->categories = config->categories;
+  return (cli_data){.data = config->data,
+                    .test = config->test,
+                    .features = config->features,
+                    .split = config->split,
+                    .command = linked.command,
+                    .classes = classes};
 }
 
-static ls_status open_input(const ls_model_type *model, bool trains,
-                            int64_t size, ls_dataset **out) {
+// Finds the sizes and classes of a new run in its data.
+static ls_status open_first(ls_dataset **out) {
+  ls_train_config *config = &linked.config;
+  cli_classes *classes = &linked.classes;
+  const cli_data data = training_data(classes);
+  if (classes->may_find) cli_find_sizes(&data, linked.model, config);
+  LS_RETURN_IF_ERROR(cli_run_type(config, &linked.model, &linked.adapted));
+  LS_RETURN_IF_ERROR(cli_open_data(&data, linked.model, out, NULL));
+  if (classes->found != NULL) config->classes = classes->found;
+  if (classes->found_categories != NULL)
+    config->categories = classes->found_categories;
+  return ls_train_check_data(linked.model, *out);
+}
+
+// Opens the training set of a new or resumed run, to find what the flags leave
+// open.
+static ls_status open_training(const estimator_flags *flags) {
+  ls_train_config *config = &linked.config;
+  int64_t examples = 0;
+  CLI_OWN(ls_dataset, train) = NULL;
+  LS_RETURN_IF_ERROR(open_first(&train));
+  LS_RETURN_IF_ERROR(ls_train_count_examples(train, &examples));
+  if (config->batch_size > examples)
+    return ls_invalid_argument(
+        "--batch-size is %lld, but the data have %lld examples to train on: "
+        "give %lld or less",
+        (long long)config->batch_size, (long long)examples,
+        (long long)examples);
+  linked.steps =
+      ls_train_count_steps(linked.model, examples, config->batch_size,
+                           config->epochs, config->steps);
+  if (!flags->train.normalize || config->normalize != NULL) return ls_ok();
+  if (flags->train.resume != NULL)
+    return ls_invalid_argument(
+        "--normalize makes other steps: the run in '%s' was begun without it",
+        flags->train.resume);
+  LS_RETURN_IF_ERROR(
+      cli_find_normalization(linked.model, train, &linked.normalization));
+  config->normalize = linked.normalization;
+  return ls_ok();
+}
+
+ls_status cli_linked_open(const char *command, const estimator_flags *flags,
+                          ls_estimator_mode mode) {
+  const train_flags *train = &flags->train;
+  linked.config = cli_train_fresh(train);
+  // A training may go on to any step: its rate does not end with the first.
+  if (train->asked.schedule == NULL) linked.config.schedule = "constant";
+  linked.data = flags->data;
+  linked.features = flags->features;
+  linked.command = train->quiet || flags->json ? NULL : command;
+  linked.classes = (cli_classes){.may_find = train->resume == NULL};
+  return mode == LS_MODE_TRAIN
+             ? open_training(flags)
+             : cli_run_type(&linked.config, &linked.model, &linked.adapted);
+}
+
+const ls_train_config *cli_linked_config(void) { return &linked.config; }
+
+int64_t cli_linked_steps(void) { return linked.steps; }
+
+void cli_linked_close(void) {
+  cli_classes_release(&linked.classes);
+  cli_release(linked.normalization);
+  linked.normalization = NULL;
+}
+
+// ---- Input -----------------------------------------------------------------
+static ls_status open_input(ls_estimator_mode mode, ls_dataset **out) {
+  const ls_train_config *config = &linked.config;
+  const ls_model_type *model = linked.model;
+  const bool trains = mode == LS_MODE_TRAIN;
   CLI_OWN(ls_dataset, found) = NULL;
-  LS_RETURN_IF_ERROR(cli_open_data(&linked.data, model, trains ? &found : NULL,
-                                   trains ? NULL : &found));
+  CLI_OWN(ls_dataset, names) = NULL;
+  if (trains) {
+    cli_classes classes = {0};
+    const cli_data data = training_data(&classes);
+    LS_RETURN_IF_ERROR(cli_open_data(&data, model, &found, NULL));
+    LS_RETURN_IF_ERROR(cli_augment(config, &found));
+  } else if (mode == LS_MODE_EVAL) {
+    LS_RETURN_IF_ERROR(cli_open_run_test(config, linked.data, linked.features,
+                                         linked.command, model, &found));
+  } else {
+    LS_RETURN_IF_ERROR(cli_open_examples(config, linked.data, linked.features,
+                                         model, &found, &names));
+  }
   LS_RETURN_IF_ERROR(ls_train_check_data(model, found));
-  if (trains) LS_RETURN_IF_ERROR(linked_check_size(size, found));
   *out = ls_train_examples(model, found, trains);
   return ls_ok();
 }
 
 static ls_nest make_input(void *user, ls_input_call *call) {
-  const ls_model_type *model = linked.model;
-  const bool trains = call->mode == LS_MODE_TRAIN;
   const int64_t size =
-      ls_params_i64(call->params, "batch_size", model->batch_size);
+      ls_params_i64(call->params, "batch_size", linked.model->batch_size);
   ls_dataset *examples = NULL;
   (void)user;
-  const ls_status status = open_input(model, trains, size, &examples);
+  const ls_status status = open_input(call->mode, &examples);
   if (!ls_status_is_ok(status)) return ls_fail(status);
-  if (trains) examples = ls_dataset_repeat(examples, LS_INFINITE);
+  if (call->mode == LS_MODE_TRAIN)
+    examples = ls_dataset_repeat(examples, LS_INFINITE);
   return ls_nest_dataset(
       ls_dataset_batch(examples, &(ls_batch_options){.size = size}));
 }
 
 // ---- The model -------------------------------------------------------------
-// Makes the model's own optimizer by creating a second model.
-static ls_status make_optimizer(double rate, ls_optimizer **out_optimizer) {
+// Makes the optimizer of the flags, or the model's own, by creating a second
+// model.
+static ls_status make_optimizer(const ls_train_config *config,
+                                ls_optimizer **out_optimizer) {
   CLI_OWN(ls_graph, graph) = NULL;
   LS_RETURN_IF_ERROR(ls_graph_create("optimizer", &graph));
   LS_GRAPH_SCOPE(graph);
   CLI_OWN(ls_model, model) = {0};
-  LS_RETURN_IF_ERROR(ls_model_create(
-      linked.model, &(ls_model_options){.learning_rate = rate}, &model));
+  LS_RETURN_IF_ERROR(
+      cli_create_model_by(config, linked.model, linked.steps, NULL, &model));
   return ls_cross_shard_create(
       &(ls_cross_shard_options){.optimizer =
                                     linked.model->optimizer(model.self)},
@@ -69,14 +155,15 @@ static ls_status make_optimizer(double rate, ls_optimizer **out_optimizer) {
 }
 
 static ls_status make_model(const ls_model_call *call, ls_model *out) {
-  const double rate = ls_params_f64(call->params, "learning_rate", 0);
+  ls_train_config config = linked.config;
   const ls_opt seed = ls_run_config_values(call->config)->random_seed;
   CLI_OWN(ls_optimizer, optimizer) = NULL;
-  LS_RETURN_IF_ERROR(make_optimizer(rate, &optimizer));
-  return ls_model_create(linked.model,
-                         &(ls_model_options){.seed = seed.set ? seed.value : 0,
-                                             .optimizer = optimizer},
-                         out);
+  config.learning_rate =
+      ls_params_f64(call->params, "learning_rate", config.learning_rate);
+  config.seed = seed.set ? seed.value : 0;
+  LS_RETURN_IF_ERROR(make_optimizer(&config, &optimizer));
+  return cli_create_model_by(&config, linked.model, linked.steps, optimizer,
+                             out);
 }
 
 // Groups all ops of a model's step with its train op, as a function would run
@@ -218,30 +305,6 @@ const ls_estimator_type *cli_linked_estimator(const ls_model_type *model,
                                       .predict_batch_size = batch,
                                       .any_batch = !trains}};
   return &linked.type;
-}
-
-bool cli_linked_data(const char *command, const ls_estimator_type *type,
-                     const cli_data *data) {
-  const bool given = data->data != NULL || data->test != NULL ||
-                     data->features != NULL || data->split != 0 ||
-                     data->task_name != NULL || data->outputs != 0;
-  if (type != &linked.type) {
-    if (given)
-      cli_say(command,
-              "estimator '%s' has input functions of its own: --data and "
-              "related flags are for --estimator",
-              type->name);
-    return !given;
-  }
-  linked.data = *data;
-  linked.data.command = command;
-  if (data->data == NULL) linked.data.data = "fashion-mnist";
-  if (data->split >= 1)
-    cli_say(command, "--split is '%g', expected a number between 0 and 1",
-            data->split);
-  return data->split < 1 &&
-         cli_flagged_type(command, data->task_name, data->outputs,
-                          &linked.model, &linked.adapted);
 }
 
 bool cli_linked_takes(const char *command, const ls_estimator_type *type,

@@ -76,19 +76,22 @@ static const char *value_at(int argc, char **argv, int at, const char *flag) {
   return argv[at][size] == '\0' && at + 1 < argc ? argv[at + 1] : NULL;
 }
 
-// Returns true for the run folder of a model, not of an estimator: then the
-// model is checked before a library is loaded.
-static bool is_model_run(const char *text) {
+// Finds the kind of run in a folder. A model is checked before a library is
+// loaded; the run of an estimator made from the library's models names it.
+static void find_run(const char *text, bool *is_model, char model[PATH_MAX]) {
   char folder[PATH_MAX], path[PATH_MAX + 16];
   ls_opt step;
   cli_split_step(text, folder, &step);
   snprintf(path, sizeof(path), "%s/config.json", folder);
-  return access(path, F_OK) == 0;
+  *is_model |= access(path, F_OK) == 0;
+  if (!*is_model && !cli_estimator_kept_model(folder, model, PATH_MAX))
+    model[0] = '\0';
 }
 
 bool cli_find_estimator(const char *command, int argc, char **argv,
                         const ls_estimator_type **out_type) {
   const char *text = NULL;
+  char kept[PATH_MAX] = "";
   bool is_run = false, is_linked = false;
   cli_found found = {0};
   for (int i = 0; i < argc; ++i) {
@@ -96,12 +99,14 @@ bool cli_find_estimator(const char *command, int argc, char **argv,
     const char *resumed = value_at(argc, argv, i, "--resume");
     if (model != NULL) text = model;
     is_linked |= strcmp(argv[i], "--estimator") == 0;
-    if (resumed != NULL) is_run = is_model_run(resumed);
+    if (resumed != NULL) find_run(resumed, &is_run, kept);
     // Commands other than `train` have the run folder as an operand.
-    if (argv[i][0] != '-' && strcmp(command, "train") != 0)
-      is_run |= is_model_run(argv[i]);
+    if (argv[i][0] != '-' && strcmp(command, "train") != 0 && kept[0] == '\0')
+      find_run(argv[i], &is_run, kept);
   }
   *out_type = NULL;
+  if (text == NULL && kept[0] != '\0') text = kept;
+  is_linked |= kept[0] != '\0' && !cli_is_library(text);
   if (is_linked && (text == NULL || !cli_is_library(text))) {
     const ls_model_type *model = find_own(command, text != NULL ? text : "mlp");
     if (model != NULL)

@@ -170,6 +170,12 @@ static bool says_gpu(const char *flag, size_t size) {
 
 static int unknown_flag(const cli_syntax *syntax, const char *flag,
                         size_t size) {
+  const char *reason = cli_refusal_find(&syntax->refused, flag, size);
+  if (reason != NULL) {
+    cli_say(syntax->command, "--%.*s is not for %s: %s", (int)size, flag,
+            syntax->refused.kind, reason);
+    return CLI_USAGE;
+  }
   if (says_gpu(flag, size) && cli_option_find(syntax, "device", 6) != NULL) {
     cli_say(syntax->command,
             "there is no flag '--%.*s'; did you mean '--device gpu'?",

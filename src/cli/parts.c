@@ -139,9 +139,9 @@ static ls_status create_model(const ls_train_config *config,
   *out_model = (ls_model){0};
   options->seed = config->seed;
   options->inputs = config->inputs;
-  options->metrics = true;
   LS_RETURN_IF_ERROR(cli_precision(config->precision, &options->dtype));
-  if (config->optimizer[0] == '\0')
+  ls_optimizer *const given = options->optimizer;
+  if (config->optimizer[0] == '\0' && given == NULL)
     options->learning_rate = config->learning_rate;
   CLI_OWN(ls_array, mean) = NULL;
   CLI_OWN(ls_array, deviation) = NULL;
@@ -150,27 +150,44 @@ static ls_status create_model(const ls_train_config *config,
       cli_read_normalization(type, config->normalize, &mean, &deviation));
   options->mean = mean;
   options->deviation = deviation;
-  LS_RETURN_IF_ERROR(create_optimizer(config, schedule, &optimizer));
-  options->optimizer = optimizer;
+  if (given == NULL)
+    LS_RETURN_IF_ERROR(create_optimizer(config, schedule, &optimizer));
+  options->optimizer = given != NULL ? given : optimizer;
   LS_RETURN_IF_ERROR(ls_model_create(type, options, out_model));
-  return check_model(out_model, options->dtype, optimizer);
+  return check_model(out_model, options->dtype, options->optimizer);
+}
+
+static ls_status create_falling(const ls_train_config *config,
+                                const ls_model_type *type, int64_t steps,
+                                ls_model_options *options,
+                                ls_model *out_model) {
+  const ls_schedule schedule = make_schedule(config, steps);
+  const bool is_own =
+      config->optimizer[0] == '\0' && options->optimizer == NULL;
+  const bool falls = is_own && strcmp(config->schedule, "linear") == 0;
+  options->decay_steps = falls ? steps : 0;
+  return create_model(config, type, &schedule, options, out_model);
 }
 
 ls_status cli_create_model(const ls_train_config *config,
                            const ls_model_type *type, int64_t steps,
                            ls_model *out_model) {
-  const ls_schedule schedule = make_schedule(config, steps);
-  const bool falls =
-      config->optimizer[0] == '\0' && strcmp(config->schedule, "linear") == 0;
-  ls_model_options options = {.decay_steps = falls ? steps : 0};
-  return create_model(config, type, &schedule, &options, out_model);
+  ls_model_options options = {.metrics = true};
+  return create_falling(config, type, steps, &options, out_model);
+}
+
+ls_status cli_create_model_by(const ls_train_config *config,
+                              const ls_model_type *type, int64_t steps,
+                              ls_optimizer *optimizer, ls_model *out_model) {
+  ls_model_options options = {.optimizer = optimizer};
+  return create_falling(config, type, steps, &options, out_model);
 }
 
 ls_status cli_create_scheduled(const ls_train_config *config,
                                const ls_model_type *type,
                                const ls_schedule *schedule,
                                ls_model *out_model) {
-  ls_model_options options = {0};
+  ls_model_options options = {.metrics = true};
   if (config->optimizer[0] == '\0') options.schedule = *schedule;
   LS_RETURN_IF_ERROR(create_model(config, type, schedule, &options, out_model));
   const ls_optimizer *optimizer = type->optimizer(out_model->self);

@@ -228,6 +228,7 @@ int cli_predict(int argc, char **argv) {
                "probabilities, and the names of those above 0.5. Default: for "
                "the test set. RUN@STEP is the model of a checkpoint.",
       CLI_OPTIONS(options),
+      .refused = cli_use_refused_by_models,
       .operand_form = "RUN",
       .operand = &flags.run.folder};
   int code = CLI_OK;

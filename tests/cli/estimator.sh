@@ -70,8 +70,8 @@ done
 # ---- Parameters, seeds, warm starts ----------------------------------------
 does '^loss: ' train --param width=12,rate=0.01 --steps 3
 [ -s runs/line-1/model.ckpt-3.safetensors ] || fail "no runs/line-1"
-refused 1 "a/kernel" eval runs/line-1 $model
-does '^loss: ' eval runs/line-1 --param width=12
+does '^loss: ' eval runs/line-1  # With the run's parameters.
+refused 1 "a/kernel" eval runs/line-1 $model --param width=11
 does '^loss: ' train --warm-start cpu --only 'a/*' --steps 1 --quiet
 ! grep -q 'the run is in' err.txt || fail "--quiet"
 
@@ -110,7 +110,8 @@ fi
 refused 2 "has 3 models; name one, as in 'e.so:NAME': line, bare, unsized" \
   train --model e.so
 refused 2 "has no model 'lime'; it has: line, bare, unsized" train --model e.so:lime
-refused 2 "there is no flag '--optimizer'" train $model --optimizer adam
+refused 2 "--optimizer is not for estimators of shared libraries: its model \
+function makes the optimizer" train $model --optimizer adam
 refused 2 "has no input to train with" train --model e.so:bare
 for command in eval predict export; do
   refused 2 "estimator 'bare' has no" $command cpu --model e.so:bare
@@ -166,9 +167,8 @@ does '"accuracy":0\.6611' eval linked-pod --data synthetic --tpu virtual:2x2 \
 does '^\{"class":1,"probability":0\.2' predict linked-pod --data synthetic \
   --limit 1
 does '^linked-mirrored/[0-9]+$' export linked-mirrored --onnx
-refused 2 "--steps is missing" train $model --data synthetic
-refused 2 "estimator 'line' has input functions of its own" \
-  train --model e.so:line --data synthetic
+refused 2 "--data is not for estimators of shared libraries: its input \
+functions have the data" train --model e.so:line --data synthetic
 refused 2 "--param has 'width': models of the library take only" \
   train $model $data --param width=3
 refused 2 "there is no model 'tinny'" train --estimator --model tinny

@@ -160,12 +160,10 @@ has runs/five/config.json '"outputs":5'
 linked="--estimator --model tiny --data synthetic --task regression"
 # shellcheck disable=SC2086
 runs train $linked --run-dir runs/linked --steps 20 --quiet
-# shellcheck disable=SC2086
-runs eval runs/linked $linked
+runs eval runs/linked
 has out.txt 'mae: '
-# shellcheck disable=SC2086
-runs predict runs/linked $linked --limit 1
+runs predict runs/linked --limit 1
 has out.txt '"value":'
-runs export runs/linked --estimator --model tiny --task regression
+runs export runs/linked --estimator --model tiny
 
 exit $failed

@@ -213,7 +213,8 @@ static ls_status find_ends(cli_replaying *r) {
 static ls_status read_records(void *user) {
   cli_replaying *r = user;
   CLI_OWN(ls_train_config, config) = NULL;
-  LS_RETURN_IF_ERROR(ls_train_config_read(r->folder, &config));
+  LS_RETURN_IF_ERROR(
+      cli_explain_missing(r->folder, ls_train_config_read(r->folder, &config)));
   LS_RETURN_IF_ERROR(cli_checkpoint_steps(r->folder, &r->steps, &r->num_steps));
   LS_RETURN_IF_ERROR(cli_read_text(r->folder, "metrics.jsonl", &r->text, NULL));
   LS_RETURN_IF_ERROR(find_ends(r));

@@ -65,6 +65,9 @@ typedef struct cli_replaying {
       CLI_FIND_NAN_OPTION, CLI_TRACE_OPTION(&(flags)->trace),                  \
       CLI_ROW("quiet", CLI_FLAG, &(flags)->quiet, NULL, "show no progress", 0)
 
+// Says of a folder that was not found to be a run that it is an estimator's,
+// which has a list of checkpoints, but no config.json.
+ls_status cli_explain_missing(const char *folder, ls_status status);
 // Initializes the state for a command; it must not move afterwards.
 void cli_replay_init(cli_replaying *r, const char *command);
 // Makes the steps again and prints the first difference, or what is equal;

@@ -92,9 +92,7 @@ static ls_status find_segments(verifying *v) {
   return ls_ok();
 }
 
-// Names the kind of a run without a chain: estimators have a list of
-// checkpoints, but no config.json.
-static ls_status explain_missing(const char *folder, ls_status status) {
+ls_status cli_explain_missing(const char *folder, ls_status status) {
   CLI_OWN_MEMORY(char, config) = NULL;
   CLI_OWN_MEMORY(char, list) = NULL;
   if (ls_status_code(status) != LS_NOT_FOUND) return status;
@@ -103,7 +101,9 @@ static ls_status explain_missing(const char *folder, ls_status status) {
   if (config != NULL || list == NULL) return status;
   ls_status_free(status);
   return ls_unimplemented(
-      "the run in '%s' is an estimator's: its steps cannot be made again",
+      "the run in '%s' is an estimator's: its steps cannot be made again, as "
+      "its input functions are code; 'lockstep train --resume RUN@STEP' goes "
+      "on from a checkpoint, 'lockstep diff' compares with the run",
       folder);
 }
 
@@ -113,8 +113,8 @@ static ls_status check_folder(void *user) {
   const ls_chain_report report = {print_report, NULL};
   LS_RETURN_IF_ERROR(cli_recover_run(v->replaying.folder));
   LS_RETURN_IF_ERROR(
-      explain_missing(v->replaying.folder,
-                      ls_chain_check(v->replaying.folder, &report, chain)));
+      cli_explain_missing(v->replaying.folder,
+                          ls_chain_check(v->replaying.folder, &report, chain)));
   if (v->head != NULL && strcmp(v->head, chain->head) != 0) {
     printf("chain.jsonl: its head is %s, not %s\n", chain->head, v->head);
     ++chain->differences;

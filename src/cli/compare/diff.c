@@ -45,6 +45,10 @@ static ls_status compare_configs(comparing *c) {
   CLI_OWN(file_pair, configs) = {0};
   LS_RETURN_IF_ERROR(read_both(c, "config.json", &configs));
   for (int i = 0; i < 2; ++i) {
+    // An estimator's run has its flags in another file.
+    if (configs.texts[i] == NULL)
+      LS_RETURN_IF_ERROR(cli_read_text(c->folders[i], "estimator.json",
+                                       &configs.texts[i], NULL));
     if (configs.texts[i] == NULL)
       return ls_not_found("'%s' is no run folder: it has no config.json",
                           c->folders[i]);
@@ -277,7 +281,8 @@ int cli_diff(int argc, char **argv) {
           "does, with its first arrays, an element of each and its bits; times "
           "are ignored. Ends with code 0 if the results are equal, else 1; "
           "differences of config.json are shown, but do not count. After a "
-          "resume, a line may have means over other steps.",
+          "resume, a line may have means over other steps. An estimator's run "
+          "has estimator.json, and checkpoints alone to compare.",
       .operand_form = "RUN RUN",
       .num_operands = &count};
   int code = CLI_OK;

@@ -7,15 +7,7 @@
 #include "cli/ranks.h"
 #include "cli/train/train_flags.h"
 
-// Spread of the runs' values of a metric.
-typedef struct spread {
-  const char *name;
-  int64_t count;
-  double mean, squares;  // `squares`: sum of squared distances from the mean.
-  double low, high;
-} spread;
-
-static void add_value(spread *all, double value) {
+void cli_spread_add(cli_spread *all, double value) {
   if (all->count == 0 || value < all->low) all->low = value;
   if (all->count == 0 || value > all->high) all->high = value;
   const double before = value - all->mean;
@@ -23,15 +15,22 @@ static void add_value(spread *all, double value) {
   all->squares += before * (value - all->mean);
 }
 
-static void print_spread(const spread *all) {
+void cli_spread_print(const cli_spread *all) {
+  if (all->count < 2) return;
   printf("%s: mean %.4f, deviation %.4f, from %.4f to %.4f, of %lld seeds\n",
          all->name, all->mean, sqrt(all->squares / (double)(all->count - 1)),
          all->low, all->high, (long long)all->count);
 }
 
+void cli_seed_folder(const char *run_folder, int64_t seed,
+                     char folder[PATH_MAX]) {
+  snprintf(folder, PATH_MAX, "%s/seed-%lld",
+           run_folder != NULL ? run_folder : "", (long long)seed);
+}
+
 int cli_train_seeds(const cli_syntax *syntax, const train_flags *flags) {
   char metric[64] = "";
-  spread accuracy = {.name = metric}, loss = {.name = "test loss"};
+  cli_spread accuracy = {.name = metric}, loss = {.name = "test loss"};
   const int64_t first = flags->asked.seed < 0 ? 0 : flags->asked.seed;
   for (int64_t k = 0; k < flags->seeds; ++k) {
     train_flags one = *flags;
@@ -40,20 +39,19 @@ int cli_train_seeds(const cli_syntax *syntax, const train_flags *flags) {
     one.asked.seed = first + k;
     one.result = &result;
     if (flags->run_folder != NULL) {
-      snprintf(folder, sizeof(folder), "%s/seed-%lld", flags->run_folder,
-               (long long)one.asked.seed);
+      cli_seed_folder(flags->run_folder, one.asked.seed, folder);
       one.run_folder = folder;
     }
     const int code = cli_train_run(syntax, &one);
     if (code != CLI_OK) return code;
     if (!result.tested) continue;
     snprintf(metric, sizeof(metric), "test %s", result.task->metric);
-    add_value(&accuracy, result.test.accuracy);
-    add_value(&loss, result.test.loss);
+    cli_spread_add(&accuracy, result.test.accuracy);
+    cli_spread_add(&loss, result.test.loss);
   }
-  if (accuracy.count > 1 && cli_leads()) {
-    print_spread(&accuracy);
-    print_spread(&loss);
+  if (cli_leads()) {
+    cli_spread_print(&accuracy);
+    cli_spread_print(&loss);
   }
   return CLI_OK;
 }

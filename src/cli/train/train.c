@@ -243,7 +243,18 @@ static ls_status make_one_step(void *user, ls_run_context *context,
 static ls_status find_spike(void *user, ls_run_context *context,
                             ls_nest results) {
   (void)results;
-  return cli_check_spike(user, context);
+  CLI_OWN(ls_status, status) = cli_check_spike(user, context);
+  if (ls_status_code(status) != LS_OUT_OF_RANGE) return cli_give(&status);
+  // To an estimator LS_OUT_OF_RANGE is the end of its input.
+  return LS_STATUS(LS_FAILED_PRECONDITION, "%s", ls_status_message(status));
+}
+
+ls_status cli_spike_hook(const train_flags *flags, ls_hook **out_hook) {
+  return ls_hook_create(&(ls_hook_options){.name = "find-spike",
+                                           .user = (void *)(uintptr_t)flags,
+                                           .before_run = make_one_step,
+                                           .after_run = find_spike},
+                        out_hook);
 }
 
 static ls_status train_from(const train_flags *flags,
@@ -260,12 +271,7 @@ static ls_status train_from(const train_flags *flags,
     again->seed = config->seed;
     LS_RETURN_IF_ERROR(ls_hook_create(&again->hook, &hook));
   } else if (flags->spike != 0) {
-    LS_RETURN_IF_ERROR(
-        ls_hook_create(&(ls_hook_options){.name = "find-spike",
-                                          .user = (void *)(uintptr_t)flags,
-                                          .before_run = make_one_step,
-                                          .after_run = find_spike},
-                       &hook));
+    LS_RETURN_IF_ERROR(cli_spike_hook(flags, &hook));
   }
   if (events == NULL && resumes_in_place(flags) && has_events(flags->resume))
     events = "";
@@ -587,7 +593,8 @@ int cli_train(int argc, char **argv) {
                    "the end of --grace, ends it at once: with code 3 if it was "
                    "not saved, so that the previous checkpoint remains. "
                    "Ctrl-\\ prints the state of its replicas. A --trace is "
-                   "written however the run ends."},
+                   "written however the run ends.",
+               .refused = cli_train_refused_by_models},
           .run = run_train},
       argc, argv);
 }

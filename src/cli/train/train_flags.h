@@ -80,6 +80,9 @@ void cli_name_examples(const ls_run_context *context, char *text, size_t size);
 ls_status cli_check_spike(const train_flags *flags,
                           const ls_run_context *context);
 
+// Makes a hook that checks so after each step.
+ls_status cli_spike_hook(const train_flags *flags, ls_hook **out_hook);
+
 // Sets flags to the members of the file of --config, except those that the
 // command line has given, which are the values before the call; then parses
 // the command line again. `defaults` are the flags before they were parsed.
@@ -107,6 +110,20 @@ int cli_train_run(const cli_syntax *syntax, train_flags *flags);
 int cli_train_find_rate(const cli_syntax *syntax, const train_flags *flags);
 // Trains once for each of several seeds, and prints the mean results.
 int cli_train_seeds(const cli_syntax *syntax, const train_flags *flags);
+
+// Spread of several runs' values of a metric.
+typedef struct cli_spread {
+  const char *name;
+  int64_t count;
+  double mean, squares;  // `squares`: sum of squared distances from the mean.
+  double low, high;
+} cli_spread;
+void cli_spread_add(cli_spread *all, double value);
+// Prints it, unless it is of one run.
+void cli_spread_print(const cli_spread *all);
+// Writes the folder of a seed's run.
+void cli_seed_folder(const char *run_folder, int64_t seed,
+                     char folder[PATH_MAX]);
 
 // Returns true if the flags are compatible; reports a conflict.
 bool cli_train_check(train_flags *flags);

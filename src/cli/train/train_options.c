@@ -6,20 +6,28 @@
 
 enum { MOST_OPTIONS = 80 };
 
-// Appends rows, except the one of this name (NULL: none); returns the number of
-// all.
-static size_t append_options(const cli_option *from, size_t num_from,
-                             const char *except, cli_option *options,
-                             size_t count) {
+// Returns true if a command has no such flag, or has it with a row of its own.
+static bool is_left_out(const cli_syntax *syntax, const char *name) {
+  if (syntax->operand_form != NULL && strcmp(name, "model") == 0) return true;
+  return cli_refusal_find(&syntax->refused, name, strlen(name)) != NULL ||
+         cli_option_find(syntax, name, strlen(name)) != NULL;
+}
+
+// Appends the rows of `train` that a command has, and then its own; returns the
+// number of all.
+static size_t append_options(const cli_syntax *syntax, const cli_option *from,
+                             size_t num_from, cli_option *options) {
+  size_t count = 0;
   for (size_t i = 0; i < num_from && count < MOST_OPTIONS; ++i)
-    if (except == NULL || strcmp(from[i].name, except) != 0)
-      options[count++] = from[i];
+    if (!is_left_out(syntax, from[i].name)) options[count++] = from[i];
+  for (size_t i = 0; i < syntax->num_options && count < MOST_OPTIONS; ++i)
+    options[count++] = syntax->options[i];
   return count;
 }
 
 // Writes the rows of `train`, with destinations in `flags`, and returns their
 // number. A command with a model as its operand has no --model.
-static size_t list_options(train_flags *flags, bool has_operand,
+static size_t list_options(train_flags *flags, const cli_syntax *syntax,
                            cli_option *out_options) {
   ls_train_config *asked = &flags->asked;
   const cli_option options[] = {
@@ -214,8 +222,8 @@ static size_t list_options(train_flags *flags, bool has_operand,
       CLI_TRACE_OPTION(&flags->trace),
       {"quiet", CLI_FLAG, &flags->quiet, NULL, "show no progress", 0},
   };
-  return append_options(options, sizeof(options) / sizeof(*options),
-                        has_operand ? "model" : NULL, out_options, 0);
+  return append_options(syntax, options, sizeof(options) / sizeof(*options),
+                        out_options);
 }
 
 int cli_with_train_flags(const cli_train_words *words, int argc, char **argv) {
@@ -223,14 +231,11 @@ int cli_with_train_flags(const cli_train_words *words, int argc, char **argv) {
   train_flags flags = defaults;
   cli_option options[MOST_OPTIONS];
   cli_syntax syntax = words->syntax;
-  const bool has_operand = syntax.operand_form != NULL;
   int code = CLI_OK;
   CLI_OWN_MEMORY(char, texts) = NULL;
-  const size_t count = list_options(&flags, has_operand, options);
-  syntax.num_options =
-      append_options(syntax.options, syntax.num_options, NULL, options, count);
+  syntax.num_options = list_options(&flags, &syntax, options);
   syntax.options = options;
-  if (has_operand) syntax.operand = &flags.asked.model;
+  if (syntax.operand_form != NULL) syntax.operand = &flags.asked.model;
   if (!cli_parse(&syntax, argc, argv, &code)) return code;
   code = cli_train_read_config(&syntax, argc, argv, &defaults, &flags, &texts);
   return code != CLI_OK ? code : words->run(&syntax, &flags, words->user);

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// Flags that only models have, or only estimators, and the reasons.
+#include <string.h>
+
+#include "cli/estimator.h"
+
+const char *cli_refusal_find(const cli_refusals *refused, const char *name,
+                             size_t size) {
+  for (size_t i = 0; i < refused->count; ++i)
+    for (const char *at = refused->rows[i].names; *at != '\0';
+         at += strspn(at, ",")) {
+      const size_t length = strcspn(at, ",");
+      if (length == size && memcmp(at, name, size) == 0)
+        return refused->rows[i].reason;
+      at += length;
+    }
+  return NULL;
+}
+
+#define ROWS(table) (table), sizeof(table) / sizeof(*(table))
+
+// ---- Models ----------------------------------------------------------------
+static const char no_params[] =
+    "a model has no parameters; of one of the library --learning-rate and "
+    "others are flags";
+
+static const cli_refusal models_train[] = {
+    {"param", no_params},
+    {"eval-every", "each epoch ends with a test; --epochs and --test-steps set "
+                   "how many there are and how long they take"}};
+const cli_refusals cli_train_refused_by_models = {"models", ROWS(models_train)};
+
+static const cli_refusal models_use[] = {
+    {"param", no_params},
+    {"tpu", "a model is used on this machine, by --device on others; its "
+            "results do not depend on how it was trained"},
+    {"replicas", "one replica computes the same"},
+    {"batch-size", "results do not depend on it"},
+    {"steps", "all of the data are used; --data names others"},
+    {"checkpoint", "name it with the run, as RUN@STEP"},
+    {"name", "no event files are written"},
+    {"keys", "the task says what is printed"}};
+const cli_refusals cli_use_refused_by_models = {"models", ROWS(models_use)};
+
+// ---- Estimators ------------------------------------------------------------
+static const cli_refusal estimators_train[] = {
+    {"config", "the flags of a run are in its estimator.json, which only "
+               "--resume reads: give those of a new run"},
+    {"find-lr", "rates are tried with models: leave --estimator out, or train "
+                "with several rates"},
+    {"stop-early,patience,min-delta",
+     "no test follows each epoch; a program stops a training by a hook "
+     "(lockstep/early_stopping.h)"},
+    {"overwrite", "a folder with a run is never replaced: remove it, or give "
+                  "another --run-dir"},
+    {"check-ranks", "compare the checkpoints of two runs, by 'lockstep diff'"},
+    {"checksum,gradient-norm",
+     "its run has event files, not metrics.jsonl; --save-every-steps N saves "
+     "what 'lockstep diff' compares"},
+    {"attest", "no chain is kept of input functions, which are code; 'lockstep "
+               "checkpoint verify' checks what is saved"},
+    {"keep-best", "a checkpoint is tested after it is saved; a program exports "
+                  "the best one (estimator_export.h)"},
+    {"events", "its run folder has event files without it"},
+    // The last two are for estimators of shared libraries alone.
+    {"optimizer,learning-rate,schedule,warmup,weight-decay,clip-norm,"
+     "accumulate,precision",
+     "its model function makes the optimizer and chooses types; --param passes "
+     "numbers to it"},
+    {"data,test,split,features,label,task,outputs,one-hot,normalize,flip,crop,"
+     "epochs",
+     "its input functions have the data; --param passes numbers to them"}};
+
+cli_refusals cli_train_refused_by_estimators(bool linked) {
+  cli_refusals all = {"estimators of shared libraries", ROWS(estimators_train)};
+  if (linked) all = (cli_refusals){"estimators", all.rows, all.count - 2};
+  return all;
+}
+
+static const cli_refusal estimators_use[] = {
+    {"out", "masks of pixels are written by a model's run"},
+    {"test", "--data names other data than the run's"},
+    {"split,task,outputs", "the run's are in its estimator.json"}};
+const cli_refusals cli_use_refused_by_estimators = {"estimators",
+                                                    ROWS(estimators_use)};
