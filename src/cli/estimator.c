@@ -59,15 +59,6 @@ bool cli_estimator_check(const char *command, const estimator_flags *flags,
          cli_words_read(command, "keys", flags->keys, NULL);
 }
 
-bool cli_estimator_parse(const cli_syntax *syntax,
-                         const ls_estimator_type *type, int argc, char **argv,
-                         int *out_code) {
-  cli_syntax of_this = *syntax;
-  of_this.subject = type->name;
-  of_this.description = type->description;
-  return cli_parse(&of_this, argc, argv, out_code);
-}
-
 // ---- Opening ---------------------------------------------------------------
 // Parses parameters, which were checked before: fails only without memory.
 static ls_status read_params(const char *command, const char *text,
@@ -117,31 +108,6 @@ static ls_status make_config(const estimator_flags *flags, cli_estimator *e) {
       &e->config);
 }
 
-static ls_status make_warm_start(const char *command,
-                                 const estimator_flags *flags,
-                                 cli_estimator *e) {
-  const ls_train_config *asked = &flags->train.asked;
-  if (!cli_words_open(command, "only", asked->warm_only, NULL, &e->warm_only) ||
-      !cli_words_open(command, "except", asked->warm_except, NULL,
-                      &e->warm_except) ||
-      !cli_words_open(command, "map", asked->warm_map, "OLD=NEW",
-                      &e->warm_maps) ||
-      !cli_layout_read(asked->warm_layout, &e->layout))
-    return ls_out_of_memory();
-  e->warm = (ls_warm_start){.path = asked->warm_start,
-                            .values = {.only = e->warm_only.items,
-                                       .num_only = e->warm_only.count,
-                                       .except = e->warm_except.items,
-                                       .num_except = e->warm_except.count,
-                                       .names = e->warm_maps.maps,
-                                       .num_names = e->warm_maps.count,
-                                       .layout = e->layout.layout,
-                                       .flat = e->layout.flat,
-                                       .num_flat = e->layout.count,
-                                       .convert = LS_FLAG_ON}};
-  return ls_ok();
-}
-
 static ls_status make_estimator(const estimator_flags *flags,
                                 ls_estimator_mode mode, cli_estimator *e) {
   ls_estimator_options options = e->type->options;
@@ -155,7 +121,7 @@ static ls_status make_estimator(const estimator_flags *flags,
   options.params = e->params;
   options.use_tpu = flags->train.tpu != NULL ? LS_FLAG_ON : LS_FLAG_OFF;
   if (flags->train.tpu == NULL) options.eval_on_tpu = LS_FLAG_OFF;
-  options.warm_start = e->warm.path != NULL ? &e->warm : NULL;
+  options.warm_start = e->warm.start.path != NULL ? &e->warm.start : NULL;
   return ls_estimator_create(&options, &e->estimator);
 }
 
@@ -172,7 +138,7 @@ ls_status cli_estimator_open(const char *command, const estimator_flags *flags,
   if (cli_is_linked(type))
     LS_RETURN_IF_ERROR(cli_linked_open(command, flags, mode));
   LS_RETURN_IF_ERROR(read_params(command, flags->params, &out->params));
-  LS_RETURN_IF_ERROR(make_warm_start(command, flags, out));
+  LS_RETURN_IF_ERROR(cli_warm_open(&flags->train.asked, &out->warm));
   LS_RETURN_IF_ERROR(make_config(flags, out));
   return make_estimator(flags, mode, out);
 }
@@ -194,9 +160,7 @@ int cli_estimator_close(const char *command, cli_estimator *e, int code) {
   ls_strategy_release(e->strategy);
   ls_nest_release(e->params);
   cli_linked_close();
-  cli_words_close(&e->warm_only);
-  cli_words_close(&e->warm_except);
-  cli_words_close(&e->warm_maps);
+  cli_warm_close(&e->warm);
   code = cli_trace_end(command, e->trace, code);
   return cli_runtime_close(command, e->runtime, code);
 }

@@ -54,9 +54,7 @@ typedef struct cli_estimator {
   ls_trace *trace;
   ls_strategy *strategy;
   ls_run_config *config;
-  cli_words warm_only, warm_except, warm_maps;
-  cli_layout layout;
-  ls_warm_start warm;
+  cli_warm warm;
   ls_nest params;
   ls_estimator *estimator;
 } cli_estimator;
@@ -80,10 +78,6 @@ ls_status cli_estimator_was_trained(const cli_estimator *estimator);
 // Checks the flags. Returns false, and reports it, if one is wrong.
 bool cli_estimator_check(const char *command, const estimator_flags *flags,
                          const ls_estimator_type *type);
-// Parses a command's words. Returns false if it must exit with `*out_code`.
-bool cli_estimator_parse(const cli_syntax *syntax,
-                         const ls_estimator_type *type, int argc, char **argv,
-                         int *out_code);
 
 // ---- Resumed trainings -----------------------------------------------------
 // Texts of flags that are from the run's folder.
@@ -116,10 +110,9 @@ bool cli_is_linked(const ls_estimator_type *type);
 // run finds sizes, classes and the normalization in its data.
 ls_status cli_linked_open(const char *command, const estimator_flags *flags,
                           ls_estimator_mode mode);
-// Returns the configuration, with what was found.
+// Returns the configuration, with what was found; of a training with the total
+// number of steps.
 const ls_train_config *cli_linked_config(void);
-// Returns the total number of steps of a training; 0: not opened for one.
-int64_t cli_linked_steps(void);
 // Releases what was found.
 void cli_linked_close(void);
 // Returns true if estimators made from the library's models have a parameter of

@@ -221,7 +221,7 @@ static ls_status open_and_train(training *run, estimator_flags *flags,
   }
   LS_RETURN_IF_ERROR(cli_ranks_agree(
       cli_estimator_open("train", flags, type, LS_MODE_TRAIN, &run->e)));
-  run->steps = cli_is_linked(type)      ? cli_linked_steps()
+  run->steps = cli_is_linked(type)      ? cli_linked_config()->steps
                : train->asked.steps > 0 ? train->asked.steps
                                         : type->train_steps;
   LS_RETURN_IF_ERROR(begin_branch(train));
@@ -258,27 +258,17 @@ static int train_seeds(const cli_syntax *syntax, const estimator_flags *flags,
   for (int64_t k = 0; k < train->seeds; ++k) {
     estimator_flags one = *flags;
     char folder[PATH_MAX];
-    cli_seed_folder(train->run_folder, first + k, folder);
     one.train.asked.seed = first + k;
-    if (train->run_folder != NULL) one.train.run_folder = folder;
+    if (train->run_folder != NULL) {
+      snprintf(folder, sizeof(folder), "%s/seed-%lld", train->run_folder,
+               (long long)one.train.asked.seed);
+      one.train.run_folder = folder;
+    }
     const int code = run_training(syntax, &one, type, &loss);
     if (code != CLI_OK) return code;
   }
   if (cli_leads()) cli_spread_print(&loss);
   return CLI_OK;
-}
-
-// Lets a run that was started again, or has --resume auto, resume if it has a
-// checkpoint.
-static int restart_run(train_flags *flags) {
-  cli_restart how = CLI_NO_RESTART;
-  const int code =
-      cli_ranks_restart("train", &flags->run_folder, &flags->resume, &how);
-  ls_train_config *asked = &flags->asked;
-  if (how == CLI_RESUMES)
-    asked->warm_start = asked->warm_only = asked->warm_except =
-        asked->warm_map = asked->warm_layout = NULL;
-  return code;
 }
 
 // The argument that cli_with_train_flags passes on.
@@ -291,7 +281,7 @@ static int run_words(const cli_syntax *syntax, train_flags *train, void *user) {
   estimator_words *words = user;
   estimator_flags *flags = &words->flags;
   CLI_OWN(cli_kept_flags, kept) = {0};
-  int code = restart_run(train);
+  int code = cli_train_restart(train);
   if (code != CLI_OK) return code;
   if (!cli_train_check(train)) return CLI_USAGE;
   flags->train = *train;

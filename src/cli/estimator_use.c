@@ -46,13 +46,14 @@ static bool take_folder(const char *command, const ls_estimator_type *type,
 }
 
 // Parses a command's words and runs it.
-static int run_use(const use *used, const cli_syntax *syntax,
-                   estimator_flags *flags, const ls_estimator_type *type,
-                   int argc, char **argv) {
+static int run_use(const use *used, cli_syntax *syntax, estimator_flags *flags,
+                   const ls_estimator_type *type, int argc, char **argv) {
   int code = CLI_OK;
   cli_estimator e;
   CLI_OWN(cli_kept_flags, kept) = {0};
-  if (!cli_estimator_parse(syntax, type, argc, argv, &code)) return code;
+  syntax->subject = type->name;
+  syntax->description = type->description;
+  if (!cli_parse(syntax, argc, argv, &code)) return code;
   if (!take_folder(used->command, type, flags)) return CLI_USAGE;
   if (!cli_estimator_check(used->command, flags, type)) return CLI_USAGE;
   if (used->exports &&
@@ -119,14 +120,13 @@ int cli_estimator_eval(const ls_estimator_type *type, int argc, char **argv) {
       CLI_MATH_OPTION(&flags.train.asked.math),
       {"json", CLI_FLAG, &flags.json, NULL, "print one line of JSON", 0},
   };
-  const cli_syntax syntax = {.command = "eval",
-                             .about =
-                                 "Evaluates a trained estimator on its "
-                                 "evaluation input, and prints the metrics.",
-                             CLI_OPTIONS(options),
-                             .refused = cli_use_refused_by_estimators,
-                             .operand_form = "RUN",
-                             .operand = &flags.folder};
+  cli_syntax syntax = {.command = "eval",
+                       .about = "Evaluates a trained estimator on its "
+                                "evaluation input, and prints the metrics.",
+                       CLI_OPTIONS(options),
+                       .refused = cli_use_refused_by_estimators,
+                       .operand_form = "RUN",
+                       .operand = &flags.folder};
   return run_use(&(use){"eval", LS_MODE_EVAL, type->eval.call != NULL,
                         "input to evaluate with (its field 'eval')",
                         evaluate_estimator, false},
@@ -203,7 +203,7 @@ int cli_estimator_predict(const ls_estimator_type *type, int argc,
       CLI_CHECKPOINT_OPTION(&flags.checkpoint),
       CLI_MATH_OPTION(&flags.train.asked.math),
   };
-  const cli_syntax syntax = {
+  cli_syntax syntax = {
       .command = "predict",
       .about = "Prints a trained estimator's predictions for its prediction "
                "input: a line of JSON per example.",
@@ -247,7 +247,7 @@ int cli_estimator_export(const ls_estimator_type *type, int argc, char **argv) {
       CLI_EXPORT_OPTIONS(&flags.onnx, &flags.stablehlo,
                          &flags.train.asked.batch_size),
   };
-  const cli_syntax syntax = {
+  cli_syntax syntax = {
       .command = "export",
       .about = "Exports a trained estimator with its receiver function: graphs "
                "as text, and the values of their variables; with --tpu one "

@@ -9,12 +9,12 @@
 // The estimator of this command.
 static struct {
   ls_estimator_type type;
-  const ls_model_type *model;  // Adapted to the data once it is open.
+  const ls_model_type *own;    // The library's model,
+  const ls_model_type *model;  // adapted to the data once they are open.
   ls_model_type adapted;       // See cli_run_type.
   ls_train_config config;
   const char *data, *features;  // Other data than the run's.
   const char *command;          // Reports resizing; NULL: silent.
-  int64_t steps;                // Total of a training.
   cli_classes classes;
   char *normalization;
 } linked;
@@ -61,7 +61,7 @@ static ls_status open_training(const estimator_flags *flags) {
         "give %lld or less",
         (long long)config->batch_size, (long long)examples,
         (long long)examples);
-  linked.steps =
+  config->steps =
       ls_train_count_steps(linked.model, examples, config->batch_size,
                            config->epochs, config->steps);
   if (!flags->train.normalize || config->normalize != NULL) return ls_ok();
@@ -78,6 +78,7 @@ static ls_status open_training(const estimator_flags *flags) {
 ls_status cli_linked_open(const char *command, const estimator_flags *flags,
                           ls_estimator_mode mode) {
   const train_flags *train = &flags->train;
+  linked.model = linked.own;
   linked.config = cli_train_fresh(train);
   // A training may go on to any step: its rate does not end with the first.
   if (train->asked.schedule == NULL) linked.config.schedule = "constant";
@@ -91,8 +92,6 @@ ls_status cli_linked_open(const char *command, const estimator_flags *flags,
 }
 
 const ls_train_config *cli_linked_config(void) { return &linked.config; }
-
-int64_t cli_linked_steps(void) { return linked.steps; }
 
 void cli_linked_close(void) {
   cli_classes_release(&linked.classes);
@@ -147,7 +146,7 @@ static ls_status make_optimizer(const ls_train_config *config,
   LS_GRAPH_SCOPE(graph);
   CLI_OWN(ls_model, model) = {0};
   LS_RETURN_IF_ERROR(
-      cli_create_model_by(config, linked.model, linked.steps, NULL, &model));
+      cli_create_model_by(config, linked.model, config->steps, NULL, &model));
   return ls_cross_shard_create(
       &(ls_cross_shard_options){.optimizer =
                                     linked.model->optimizer(model.self)},
@@ -162,7 +161,7 @@ static ls_status make_model(const ls_model_call *call, ls_model *out) {
       ls_params_f64(call->params, "learning_rate", config.learning_rate);
   config.seed = seed.set ? seed.value : 0;
   LS_RETURN_IF_ERROR(make_optimizer(&config, &optimizer));
-  return cli_create_model_by(&config, linked.model, linked.steps, optimizer,
+  return cli_create_model_by(&config, linked.model, config.steps, optimizer,
                              out);
 }
 
@@ -289,7 +288,7 @@ const ls_estimator_type *cli_linked_estimator(const ls_model_type *model,
                                               bool trains) {
   const ls_opt batch = LS_SOME(model->batch_size);
   const ls_input_function data = {.call = make_input};
-  linked.model = model;
+  linked.own = linked.model = model;
   // A model's step computes means over its whole batch, which would include
   // padding.
   linked.type =

@@ -62,8 +62,9 @@ const ls_model_type *cli_find_model(const char *command, const char *text) {
   if (!cli_find_in_library(command, text, &found)) return NULL;
   if (found.model == NULL)
     cli_say(command,
-            "'%s' is an estimator, which has no step of its own: use it with "
-            "train, eval, predict or export",
+            "'%s' is an estimator, which has no step of its own: its training "
+            "writes graph.ls to the run folder, and times each step with "
+            "--trace",
             text);
   return found.model;
 }

@@ -79,7 +79,7 @@ cli_refusals cli_train_refused_by_estimators(bool linked) {
 
 static const cli_refusal estimators_use[] = {
     {"out", "masks of pixels are written by a model's run"},
-    {"test", "--data names other data than the run's"},
-    {"split,task,outputs", "the run's are in its estimator.json"}};
+    {"test,split,task,outputs",
+     "the run's are in its estimator.json; --data names other data"}};
 const cli_refusals cli_use_refused_by_estimators = {"estimators",
                                                     ROWS(estimators_use)};

@@ -212,6 +212,8 @@ for kind in m l s; do
   [ $kind != s ] || model="--model e.so:line"
   # shellcheck disable=SC2086
   {
+    "$lockstep" eval runs/seeds/seed-1 $model >out.txt 2>err.txt ||
+      fail "--seeds of $kind: the second run"
     "$lockstep" train --resume base-rows-$kind $model --steps 4 --allow-inexact \
       >out.txt 2>err.txt || fail "--resume of $kind"
     "$lockstep" train --resume base-rows-$kind@2 $model --steps 4 \

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flag --layout of warm starts: "own", or "torch" and the images that
+// Warm starts, and their flag --layout: "own", or "torch" and the images that
 // kernels have as inputs, "torch,hidden/kernel=64x14x14".
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,4 +43,39 @@ bool cli_layout_read(const char *text, cli_layout *out) {
             "VARIABLE=CHANNELSxHEIGHTxWIDTH after it",
             text, CLI_MOST_FLAT);
   return good;
+}
+
+static bool open_words(const char *flag, const char *text, const char *map,
+                       cli_words *out) {
+  const bool is_given = text != NULL && text[0] != '\0';
+  return cli_words_open("train", flag, is_given ? text : NULL, map, out);
+}
+
+ls_status cli_warm_open(const ls_train_config *config, cli_warm *out) {
+  if (config->warm_start == NULL || config->warm_start[0] == '\0')
+    return ls_ok();
+  if (!cli_layout_read(config->warm_layout, &out->layout) ||
+      !open_words("only", config->warm_only, NULL, &out->only) ||
+      !open_words("except", config->warm_except, NULL, &out->except) ||
+      !open_words("map", config->warm_map, "OLD=NEW", &out->maps))
+    return ls_invalid_argument(
+        "config.json is damaged: its warm start cannot be read");
+  out->start = (ls_warm_start){.path = config->warm_start,
+                               .values = {.only = out->only.items,
+                                          .num_only = out->only.count,
+                                          .except = out->except.items,
+                                          .num_except = out->except.count,
+                                          .names = out->maps.maps,
+                                          .num_names = out->maps.count,
+                                          .layout = out->layout.layout,
+                                          .flat = out->layout.flat,
+                                          .num_flat = out->layout.count,
+                                          .convert = LS_FLAG_ON}};
+  return ls_ok();
+}
+
+void cli_warm_close(cli_warm *warm) {
+  cli_words_close(&warm->only);
+  cli_words_close(&warm->except);
+  cli_words_close(&warm->maps);
 }

@@ -22,12 +22,6 @@ void cli_spread_print(const cli_spread *all) {
          all->low, all->high, (long long)all->count);
 }
 
-void cli_seed_folder(const char *run_folder, int64_t seed,
-                     char folder[PATH_MAX]) {
-  snprintf(folder, PATH_MAX, "%s/seed-%lld",
-           run_folder != NULL ? run_folder : "", (long long)seed);
-}
-
 int cli_train_seeds(const cli_syntax *syntax, const train_flags *flags) {
   char metric[64] = "";
   cli_spread accuracy = {.name = metric}, loss = {.name = "test loss"};
@@ -39,7 +33,8 @@ int cli_train_seeds(const cli_syntax *syntax, const train_flags *flags) {
     one.asked.seed = first + k;
     one.result = &result;
     if (flags->run_folder != NULL) {
-      cli_seed_folder(flags->run_folder, one.asked.seed, folder);
+      snprintf(folder, sizeof(folder), "%s/seed-%lld", flags->run_folder,
+               (long long)one.asked.seed);
       one.run_folder = folder;
     }
     const int code = cli_train_run(syntax, &one);

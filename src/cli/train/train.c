@@ -318,40 +318,15 @@ static ls_status train_from(const train_flags *flags,
       &run->result);
 }
 
-static bool open_words(const char *flag, const char *text, const char *map,
-                       cli_words *out) {
-  return cli_words_open("train", flag, text[0] != '\0' ? text : NULL, map, out);
-}
-
 // Warm-starts the model; lists from flags were checked, lists from config.json
 // are now.
 static ls_status train_warm(const train_flags *flags,
                             const ls_train_config *config,
                             const ls_train_stop *stop, session *run) {
-  if (config->warm_start[0] == '\0') return train_from(flags, NULL, stop, run);
-  CLI_OWN(cli_words, names) = {0};
-  CLI_OWN(cli_words, others) = {0};
-  CLI_OWN(cli_words, maps) = {0};
-  cli_layout layout;
-  if (!cli_layout_read(config->warm_layout, &layout) ||
-      !open_words("only", config->warm_only, NULL, &names) ||
-      !open_words("except", config->warm_except, NULL, &others) ||
-      !open_words("map", config->warm_map, "OLD=NEW", &maps))
-    return ls_invalid_argument(
-        "config.json is damaged: its warm start cannot be read");
-  return train_from(flags,
-                    &(ls_warm_start){.path = config->warm_start,
-                                     .values = {.only = names.items,
-                                                .num_only = names.count,
-                                                .except = others.items,
-                                                .num_except = others.count,
-                                                .names = maps.maps,
-                                                .num_names = maps.count,
-                                                .layout = layout.layout,
-                                                .flat = layout.flat,
-                                                .num_flat = layout.count,
-                                                .convert = LS_FLAG_ON}},
-                    stop, run);
+  CLI_OWN(cli_warm, warm) = {0};
+  LS_RETURN_IF_ERROR(cli_warm_open(config, &warm));
+  return train_from(flags, warm.start.path != NULL ? &warm.start : NULL, stop,
+                    run);
 }
 
 // Says how many ranks there are, and what an uneven number of replicas costs.
@@ -549,9 +524,7 @@ int cli_train_run(const cli_syntax *syntax, train_flags *flags) {
   return cli_runtime_close(command, run.runtime, code);
 }
 
-// Lets a run that was started again, or has --resume auto, resume or begin
-// anew.
-static int restart_run(train_flags *flags) {
+int cli_train_restart(train_flags *flags) {
   cli_restart how = CLI_NO_RESTART;
   const int code =
       cli_ranks_restart("train", &flags->run_folder, &flags->resume, &how);
@@ -565,7 +538,7 @@ static int restart_run(train_flags *flags) {
 
 static int run_train(const cli_syntax *syntax, train_flags *flags, void *user) {
   (void)user;
-  const int code = restart_run(flags);
+  const int code = cli_train_restart(flags);
   if (code != CLI_OK) return code;
   if (!cli_train_check(flags)) return CLI_USAGE;
   if (flags->find_lr != NULL) return cli_train_find_rate(syntax, flags);

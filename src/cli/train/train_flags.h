@@ -6,6 +6,7 @@
 #include <limits.h>
 
 #include "cli/cli.h"
+#include "cli/words.h"
 
 // Steps of the run in --resume that are made again, in memory.
 typedef struct cli_again {
@@ -61,6 +62,17 @@ typedef struct cli_layout {
 } cli_layout;
 // Reads it; reports a problem and returns false.
 bool cli_layout_read(const char *text, cli_layout *out);
+// A warm start by the flags or configuration of a run.
+typedef struct cli_warm {
+  cli_words only, except, maps;
+  cli_layout layout;
+  ls_warm_start start;  // Without a path: none.
+} cli_warm;
+// Opens it; it must not move afterwards. Close it even after a failure.
+//   LS_INVALID_ARGUMENT  a list or the layout cannot be read.
+ls_status cli_warm_open(const ls_train_config *config, cli_warm *out);
+void cli_warm_close(cli_warm *warm);  // Accepts a zeroed one.
+CLI_OWNED_STRUCT(cli_warm, cli_warm_close)
 
 // Makes steps of a run with the configuration that it had when it saved the
 // checkpoint of `step`.
@@ -103,6 +115,9 @@ typedef struct cli_train_words {
 // Reads the flags and calls `run`; returns an exit code.
 int cli_with_train_flags(const cli_train_words *words, int argc, char **argv);
 
+// Lets a run that was started again, or has --resume auto, resume or begin
+// anew; returns an exit code.
+int cli_train_restart(train_flags *flags);
 // Trains, or makes steps again, as the flags say; returns an exit code.
 int cli_train_run(const cli_syntax *syntax, train_flags *flags);
 // Trains with rates that grow from step to step, and prints how the loss
@@ -121,9 +136,6 @@ typedef struct cli_spread {
 void cli_spread_add(cli_spread *all, double value);
 // Prints it, unless it is of one run.
 void cli_spread_print(const cli_spread *all);
-// Writes the folder of a seed's run.
-void cli_seed_folder(const char *run_folder, int64_t seed,
-                     char folder[PATH_MAX]);
 
 // Returns true if the flags are compatible; reports a conflict.
 bool cli_train_check(train_flags *flags);
