@@ -102,7 +102,9 @@ LS_API ls_nest ls_run_context_results(const ls_run_context *context);
 LS_API ls_nest ls_run_context_args(const ls_run_context *context);
 // Gets the numbers in the data's source of the last step's examples, in the
 // order of the batch: writes up to `capacity` and sets their number.
-//   LS_UNIMPLEMENTED  the data have no numbers, or are not those of ls_train.
+//   LS_FAILED_PRECONDITION  no step has been made.
+//   LS_UNIMPLEMENTED        the data have no numbers, or are not those of
+//                           ls_train.
 LS_API LS_MUST_USE ls_status
 ls_run_context_examples(const ls_run_context *context, int64_t *examples,
                         size_t capacity, size_t *out_count);

@@ -52,13 +52,15 @@ ls_status ls_train_name_example(ls_allocator *allocator,
              : status;
 }
 
-// Finds the numbers of the examples of batch `number` of the epoch.
-static ls_status find_examples(const ls_loop *loop, int64_t number,
+// Finds the numbers of the examples of step `step` of the run, counted from 0.
+static ls_status find_examples(const ls_loop *loop, int64_t step,
                                int64_t *examples, size_t capacity,
                                size_t *out_count) {
   const ls_train_options *o = &loop->plan.options;
+  const int64_t epoch = step / loop->plan.steps_per_epoch;
+  const int64_t number = step % loop->plan.steps_per_epoch;
   return ls_train_find_examples(ls_runtime_allocator(loop->runtime),
-                                loop->batches, (uint64_t)o->seed, loop->epoch,
+                                loop->batches, (uint64_t)o->seed, epoch,
                                 number * o->batch_size, o->batch_size, examples,
                                 capacity, out_count);
 }
@@ -66,8 +68,11 @@ static ls_status find_examples(const ls_loop *loop, int64_t number,
 ls_status ls_loop_examples(void *user, int64_t *examples, size_t capacity,
                            size_t *out_count) {
   const ls_loop *loop = user;
-  return find_examples(loop, ls_loop_epoch_steps(loop) - 1, examples, capacity,
-                       out_count);
+  const int64_t steps = ls_loop_steps(loop);
+  return steps > 0
+             ? find_examples(loop, steps - 1, examples, capacity, out_count)
+             : ls_failed_precondition(
+                   "the examples of the last step before the first step");
 }
 
 // Finds the row of the batch whose NaN is the first; -1: not known.
@@ -92,7 +97,7 @@ ls_status ls_loop_name_examples(const ls_loop *loop, ls_status status) {
   LS_OWN(ls_text, text) = {.allocator = allocator};
   if (examples == NULL) return status;
   const ls_status found =
-      find_examples(loop, ls_loop_epoch_steps(loop), examples, most, &count);
+      find_examples(loop, ls_loop_steps(loop), examples, most, &count);
   const int64_t row =
       ls_status_is_ok(found) ? find_row(loop, (int64_t)count) : -1;
   if (row >= 0)
@@ -147,7 +152,7 @@ bool ls_loop_find_nan_example(const ls_loop *loop, ls_nest batch, char *buffer,
                (size_t)rows);
   const ls_status found = examples == NULL
                               ? ls_out_of_memory()
-                              : find_examples(loop, ls_loop_epoch_steps(loop),
+                              : find_examples(loop, ls_loop_steps(loop),
                                               examples, (size_t)rows, &count);
   // On ranks, a batch has only this rank's rows.
   if (ls_status_is_ok(found) && (int64_t)count == rows)

@@ -250,6 +250,53 @@ TEST(what_hooks_want_ends_the_run) {
   assert_int_equal(other.afters, 1 + 4);
 }
 
+// ---- Examples --------------------------------------------------------------
+typedef struct seen {
+  int64_t last[BATCH], befores;
+  size_t count;
+} seen;
+
+// Between epochs too, the last step's are those it had when it was made.
+static ls_status see_before(void *user, ls_run_context *context,
+                            ls_run_wish *wish) {
+  (void)wish;
+  seen *h = user;
+  int64_t examples[BATCH] = {0};
+  size_t count = 0;
+  const ls_status status =
+      ls_run_context_examples(context, examples, BATCH, &count);
+  if (h->befores++ == 0) {
+    expect_status(status, LS_FAILED_PRECONDITION, "before the first step");
+    return ls_ok();
+  }
+  expect_ok(status);
+  assert_int_equal(count, h->count);
+  assert_memory_equal(examples, h->last, count * sizeof(*examples));
+  return ls_ok();
+}
+
+static ls_status see_after(void *user, ls_run_context *context,
+                           ls_nest results) {
+  (void)results;
+  seen *h = user;
+  expect_ok(ls_run_context_examples(context, h->last, BATCH, &h->count));
+  assert_int_equal(h->count,
+                   h->befores % EPOCH == 0 ? EXAMPLES % BATCH : BATCH);
+  return ls_ok();
+}
+
+TEST(the_last_examples_are_known_between_runs) {
+  seen h = {0};
+  LS_OWN_BEGUN(setup, s, begin, 1, 0);
+  expect_ok(ls_hook_create(&(ls_hook_options){.user = &h,
+                                              .before_run = see_before,
+                                              .after_run = see_after},
+                           &s.hooks[0]));
+  s.options.num_hooks = 1;
+  expect_trains(&s);
+  assert_int_equal(h.befores, 2 * EPOCH);
+}
+
 // ---- What is for sessions --------------------------------------------------
 static ls_status feed_nothing(void *user, ls_feed *feeds, size_t capacity,
                               size_t *out_count) {
