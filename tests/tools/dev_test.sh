@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # ./dev says how far its build is, leaves the user's paths and options alone,
-# says to a user who may not install packages what to type, and fetches a plug-in
-# for its tests, once, or goes on without. Its tools are stand-ins.
+# says to a user who may not install packages what to type, and fetches what its
+# tests need, once, or goes on without. Its tools are stand-ins.
 
 set -eu
 work=$(mktemp -d)
@@ -78,28 +78,41 @@ if runs MISSING=1; then fail "missing packages pass"; fi
 grep -q "^  apt-get update && apt-get install .* gcc .*ninja" "$work/err" ||
   fail "the line for apt"
 
-# A plug-in for the tests, once; without a network they run all the same.
-stand_in python3 <<'END'
-case "$*" in *--version*) exit 0 ;; esac
-[ -z "${OFFLINE:-}" ] || { echo "no network"; exit 1; }
-mkdir -p build/plugins/lammps_jax_pjrt_cpu
+# What tests need, once; without a network they run all the same. Where all is
+# there, or a network is, in CI, no code block may be skipped.
+stand_in python <<'END'
+case "$*" in
+  *"index versions"*) [ -z "${OFFLINE:-}" ]; exit ;;
+  *"-m venv"*)
+    for folder; do :; done
+    mkdir -p "$folder/bin"
+    cp "$0" "$folder/bin/python" ;;
+esac
+[ -z "${OFFLINE:-}${NO_WHEEL:-}" ] || { echo "nothing to fetch"; exit 1; }
+mkdir -p build/plugins
 END
 stand_in ctest <<'END'
-echo "tests run"
+echo "tests run${LS_ALL_BLOCKS:+, all blocks}"
 END
 
 # tests [VARIABLE=VALUE...]: ./dev test, in the tree.
 tests() {
-  (cd "$work/tree" && env LS_PJRT_PLUGIN= "$@" PATH="$work/bin:$PATH" \
-    ./dev test) >"$work/out" 2>"$work/err" </dev/null || true
+  (cd "$work/tree" && env CI= LS_PJRT_PLUGIN= LS_ALL_BLOCKS= PYTHON="$work/bin/python" "$@" \
+    PATH="$work/bin:$PATH" ./dev test) >"$work/out" 2>"$work/err" </dev/null || true
   grep -q "^tests run" "$work/out" || fail "no test runs"
 }
 
-tests OFFLINE=1
-grep -q "^dev: no lammps.* are skipped" "$work/out" ||
-  fail "a plug-in that cannot be had is not reported"
+tests OFFLINE=1 CI=true
+grep -q "^dev: not there: lammps.* libtpu" "$work/out" &&
+  grep -q "^dev: tests and code blocks .* are skipped" "$work/out" ||
+  fail "what cannot be had is not reported"
+! grep -q "^tests run, all blocks" "$work/out" || fail "all blocks without a network"
+! grep -q "there is a network" "$work/err" || fail "a network is found"
+tests NO_WHEEL=1 CI=true
+grep -q "there is a network" "$work/err" || fail "what is gone from PyPI passes in CI"
 tests
-grep -q "^dev: fetching lammps-jax-pjrt-cpu" "$work/out" ||
-  fail "no plug-in is fetched"
+grep -q "^dev: fetching .*lammps-jax-pjrt-cpu" "$work/out" &&
+  grep -q "^tests run, all blocks" "$work/out" || fail "not all is fetched"
 tests OFFLINE=1
-if grep -q "plug" "$work/out"; then fail "a plug-in is fetched twice"; fi
+! grep -q "fetching" "$work/out" || fail "something is fetched twice"
+grep -q "^tests run, all blocks" "$work/out" || fail "what is there is not used"

@@ -1,9 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# The pages as a whole: each code block runs, or says what it needs (docs/page.sh
-# runs those of a page, in a test of its own); commands parse, flags and names
-# exist. Links lead somewhere, each page is at most two links from docs/README.md,
+# The pages as a whole: each code block runs (docs/page.sh runs those of a page, in
+# a test of its own); commands parse, flags and names exist. Links lead somewhere, each page is at most two links from docs/README.md,
 # and so is the answer to each common question.
 
 set -eu
@@ -32,10 +31,9 @@ done
 none "blocks" "$work/faults"
 awk -F '\t' '
 { ++count[$3] }
-$3 == "not run" { print $2 ": not run: needs " $4 }
 END {
-  printf "all pages: %d blocks run, %d outputs compared, %d shown, %d not run\n",
-    count["run"], count["compared"], count["shown"], count["not run"]
+  printf "all pages: %d blocks run, %d outputs compared, %d shown\n",
+    count["run"], count["compared"], count["shown"]
 }' "$work/all.blocks"
 
 # ---- The marks ---------------------------------------------------------------
@@ -55,7 +53,11 @@ page '```sh run\necho 1 2\n```\n\n```text like\n3 4\n```\n' &&
 page '```sh run if: no_such_program\nfalse\n```\n' &&
   grep -q 'there is no no_such_program' "$work/says" ||
   { cat "$work/says"; failed=1; }
-refused '```sh\ntrue\n```\n' 'says neither "run" nor what it needs'
+! LS_ALL_BLOCKS=1 page '```sh run if: no_such_program\nfalse\n```\n' &&
+  grep -q 'FAIL .*skipped' "$work/says" ||
+  { echo "FAIL a block is skipped where all is there"; cat "$work/says"; failed=1; }
+refused '```sh\ntrue\n```\n' 'does not say "run"'
+refused '```sh needs: a GPU\ntrue\n```\n' 'does not say "run"'
 refused '```ruby\nputs\n```\n' 'which nothing runs'
 refused '```sh run\nfalse\ntrue\n```\n' 'FAIL .*:1'
 refused '```sh run fails\ntrue\n```\n' 'succeeds'
@@ -96,7 +98,7 @@ NR == FNR {
 }' "$work/flags" - >"$work/faults"
 none "flags that do not exist" "$work/faults"
 
-# Blocks that are not run are at least commands.
+# Blocks that are skipped are at least commands.
 sh -n "$work/all.commands" || failed=1
 
 # ---- Names -------------------------------------------------------------------

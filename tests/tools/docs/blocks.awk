@@ -9,7 +9,7 @@
 #   N.py         Python, with its set-up
 #   named        the names of files that the script writes
 #   commands     all shell, to be parsed
-#   blocks       a line for each block: kind, line, what becomes of it, reason
+#   blocks       a line for each block: kind, line, what becomes of it
 #
 # The first line of a block says what becomes of it:
 #
@@ -20,7 +20,6 @@
 #   ```sh run fails            runs, and its last command must fail
 #   ```sh run if: curl         runs where these programs are; `$NAME` is a variable
 #                              of the environment, for Python these are modules
-#   ```sh needs: a GPU         runs nowhere in the tests, for this reason
 #   ```python run              likewise, and `run fails` and so on
 #   ```c                       a program, declarations or a fragment: runs
 #   ```c NAME                  a part of a file of this name, for the script
@@ -41,7 +40,7 @@ function fault(what) { print FILENAME ":" start ": " what }
 
 # Counts the block, visible ones only.
 function note(what) {
-  print kind "\t" FILENAME ":" start "\t" what "\t" reason > (out "/blocks")
+  print kind "\t" FILENAME ":" start "\t" what > (out "/blocks")
 }
 
 # The text with its context around it.
@@ -88,10 +87,6 @@ function end_c(    lines) {
 function end_script(    command) {
   if (kind == "sh") append("commands", text)
   if (kind == "python") append(start ".py", whole())
-  if (reason != "") {
-    note("not run")
-    return
-  }
   note("run")
   command = kind == "sh" ? "{\n" text "}" : "\"$python\" \"$blocks/" start ".py\""
   append("page.run", "if there " kind " " start " '" needed "'; then\n")
@@ -104,12 +99,10 @@ function end_script(    command) {
 }
 
 function end_block() {
-  reason = needed = ""
+  needed = ""
   fails = 0
   word = info
-  if (sub(/^needs: */, "", word)) {
-    reason = word
-  } else if (word == "run" || word ~ /^run /) {
+  if (word == "run" || word ~ /^run /) {
     sub(/^run ?/, "", word)
     fails = sub(/^fails ?/, "", word)
     if (sub(/^if: */, "", word)) needed = word
@@ -117,8 +110,8 @@ function end_block() {
   if (kind == "c" || kind == "cpp") {
     end_c()
   } else if (kind == "sh" || kind == "python") {
-    if (info !~ /^(run( fails)?( if: .*)?|needs: .*)$/)
-      fault("a block of " kind " says neither \"run\" nor what it needs")
+    if (info !~ /^run( fails)?( if: .*)?$/)
+      fault("a block of " kind " does not say \"run\"")
     else
       end_script()
   } else if (may_print && (kind == "" || kind == "text" && info == "like")) {
