@@ -33,6 +33,8 @@ typedef struct entry {
   use use;
 } entry;
 #define ASKED(member) offsetof(estimator_flags, train.asked.member)
+#define FOUND_IN_DATA(name, kind)                                              \
+  { #name, kind, ASKED(name), FOUND }
 static const entry entries[] = {
     {"model", CLI_TEXT, ASKED(model), FOUND},  // The library's.
     {"tpu", CLI_TEXT, offsetof(estimator_flags, train.tpu), FIXED},
@@ -60,10 +62,10 @@ static const entry entries[] = {
     {"task", CLI_TEXT, ASKED(task), KEPT},
     {"outputs", CLI_COUNT, ASKED(outputs), KEPT},
     {"param", CLI_TEXT, offsetof(estimator_flags, params), KEPT},
-    {"inputs", CLI_COUNT, ASKED(inputs), FOUND},
-    {"classes", CLI_TEXT, ASKED(classes), FOUND},
-    {"categories", CLI_TEXT, ASKED(categories), FOUND},
-    {"normalize", CLI_TEXT, ASKED(normalize), FOUND},
+    FOUND_IN_DATA(inputs, CLI_COUNT),
+    FOUND_IN_DATA(classes, CLI_TEXT),
+    FOUND_IN_DATA(categories, CLI_TEXT),
+    FOUND_IN_DATA(normalize, CLI_TEXT),
 };
 enum { NUM_ENTRIES = sizeof(entries) / sizeof(*entries), MOST_BYTES = 1 << 20 };
 
