@@ -43,6 +43,24 @@ static void free_abandoned(ls_cpu_host_record *record) {
   ls_mutex_unlock(&threads->lock);
 }
 
+// Makes strings point to copies in the arena, each with a terminating 0.
+static ls_status keep_strings(ls_arena *arena, ls_bytes *strings,
+                              size_t count) {
+  size_t size = 0;
+  for (size_t i = 0; i < count; ++i) {
+    if (strings[i].data == NULL && strings[i].size > 0)
+      return ls_invalid_argument("string %zu has %zu bytes at NULL", i,
+                                 strings[i].size);
+    if (__builtin_add_overflow(size, strings[i].size, &size) ||
+        __builtin_add_overflow(size, (size_t)1, &size))
+      return ls_out_of_memory();
+  }
+  char *place = ls_arena_allocate(arena, size);
+  if (place == NULL) return ls_out_of_memory();
+  ls_strings_copy(strings, count, place);
+  return ls_ok();
+}
+
 // Copies the strings of operands `begin` to `end`, whose bytes belong to
 // others, into the record.
 static ls_status copy_strings(ls_cpu_host_record *record, size_t begin,
@@ -129,25 +147,6 @@ void ls_cpu_return_all_lent(ls_instance *self) {
     for (uint32_t i = 0; i < self->sites[k].count; ++i)
       if (self->sites[k].records[i] != NULL)
         return_lent(self->sites[k].records[i]);
-}
-
-// ---- Strings ---------------------------------------------------------------
-// Makes strings point to copies in the arena, each with a terminating 0.
-static ls_status keep_strings(ls_arena *arena, ls_bytes *strings,
-                              size_t count) {
-  size_t size = 0;
-  for (size_t i = 0; i < count; ++i) {
-    if (strings[i].data == NULL && strings[i].size > 0)
-      return ls_invalid_argument("string %zu has %zu bytes at NULL", i,
-                                 strings[i].size);
-    if (__builtin_add_overflow(size, strings[i].size, &size) ||
-        __builtin_add_overflow(size, (size_t)1, &size))
-      return ls_out_of_memory();
-  }
-  char *place = ls_arena_allocate(arena, size);
-  if (place == NULL) return ls_out_of_memory();
-  ls_strings_copy(strings, count, place);
-  return ls_ok();
 }
 
 // ---- Making records --------------------------------------------------------
