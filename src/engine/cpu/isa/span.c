@@ -98,6 +98,15 @@ LS_SPAN_OF_ONE(is_finite, IS_FINITE_BF16, BF16, uint8_t, uint16_t, )
 #define IN_F32(T, W, x) ls_narrow_bf16(W(float, F32, ls_widen_bf16(x)))
 #define IN_F32_TWO(T, W, x, y)                                                 \
   ls_narrow_bf16(W(float, F32, ls_widen_bf16(x), ls_widen_bf16(y)))
+// Functions, since clang warns of a bitwise or of calls.
+static inline float max_f32(float x, float y) {
+  return LS_MAX_FLOAT(float, float, x, y);
+}
+static inline float min_f32(float x, float y) {
+  return LS_MIN_FLOAT(float, float, x, y);
+}
+#define MAX_F32(T, W, x, y) max_f32(x, y)
+#define MIN_F32(T, W, x, y) min_f32(x, y)
 #define BF16_ONE(name, W)                                                      \
   LS_SPAN_OF_ONE(name, IN_F32, BF16, uint16_t, uint16_t, W)
 #define BF16_TWO(name, W)                                                      \
@@ -106,8 +115,8 @@ BF16_TWO(add, LS_ADD_FLOAT)
 BF16_TWO(sub, LS_SUB_FLOAT)
 BF16_TWO(mul, LS_MUL_FLOAT)
 BF16_TWO(div, LS_DIV_FLOAT)
-BF16_TWO(maximum, LS_MAX_FLOAT)
-BF16_TWO(minimum, LS_MIN_FLOAT)
+BF16_TWO(maximum, MAX_F32)
+BF16_TWO(minimum, MIN_F32)
 BF16_TWO(relu_grad, RELU_GRAD)
 BF16_ONE(neg, NEG)
 BF16_ONE(abs, ABS_F32)
