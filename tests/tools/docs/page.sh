@@ -188,7 +188,7 @@ done
 
 cat "$work/not_here"
 if [ -n "${LS_ALL_BLOCKS:-}" ] && grep -v ' \$network$' "$work/not_here"; then
-  echo "FAIL $page: these blocks are skipped, although all was fetched"
+  echo "FAIL $page: skipped, although all was fetched"
   exit 1
 fi
 awk -F '\t' '
