@@ -28,7 +28,7 @@ LS_PRIVATE_API void ls_text_clear(ls_text *text);
 LS_PRIVATE_API void ls_text_append(ls_text *text, const char *piece);
 LS_PRIVATE_API void ls_text_append_bytes(ls_text *text, const void *data,
                                          size_t size);
-LS_PRIVATE_API void ls_text_append_char(ls_text *text, char c);
+void ls_text_append_char(ls_text *text, char c);
 // Appends decimal digits. Does without printf, because each program's text is
 // built this way to be compared.
 void ls_text_append_i64(ls_text *text, int64_t number);

