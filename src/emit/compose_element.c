@@ -385,6 +385,7 @@ bool ls_compose_element(ls_emitter *e) {
       LS_OP_SIGMOID,  LS_OP_RELU,  LS_OP_RELU_GRAD, LS_OP_GELU, LS_OP_GELU_GRAD,
       LS_OP_SOFTPLUS, LS_OP_RSQRT, LS_OP_ERF,       LS_OP_ERFC};
   ls_emitted y = 0;
+  if (node->num_outputs == 0) return false;
   for (size_t i = 0; i < LS_COUNT_OF(ops); ++i)
     if (ops[i] == node->type) y = compute(e, ls_emit_wide(e, ls_operand(e, 0)));
   if (node->type == LS_OP_CLAMP)
