@@ -120,7 +120,7 @@ void ls_onnx_make_range(ls_onnx_build *b) {
     return;
   }
   const int64_t whole =
-      count > 0 ? (int64_t)count + (count > (int64_t)count) : 0;
+      count > 0 ? (int64_t)count + (count > (double)(int64_t)count) : 0;
   const ls_tensor line = ls_iota(dtype, LS_SHAPE(whole), 0);
   ls_onnx_give(b, 0, ls_add_scalar(ls_mul_scalar(line, ends[2]), ends[0]));
 }
