@@ -101,13 +101,19 @@ static ls_emitted stack_push(ls_emitter *e) {
       ls_emit_2(e, LS_OP_ADD, depth, ls_emit_scalar(e, LS_DTYPE_I64, 1)));
 }
 
+// Below an endless stack's items are zeros, and it stays empty.
 static void stack_pop(ls_emitter *e, const ls_node *node) {
   const ls_emitted stack = ls_operand(e, 0);
-  const ls_emitted depth =
-      ls_emit_2(e, LS_OP_SUB, ls_emit_look(e, stack)->depth,
-                ls_emit_scalar(e, LS_DTYPE_I64, 1));
-  ls_compose_give(e, stack_of(e, stack, depth));
-  ls_emit_bind(e, ls_ref(node->id, 1), ls_emit_gather(e, stack, depth, 0));
+  const ls_emitted depth = ls_emit_look(e, stack)->depth;
+  const ls_emitted zero = ls_emit_scalar(e, LS_DTYPE_I64, 0);
+  const ls_emitted one = ls_emit_scalar(e, LS_DTYPE_I64, 1);
+  const ls_emitted rest =
+      ls_emit_2(e, LS_OP_MAXIMUM, ls_emit_2(e, LS_OP_SUB, depth, one), zero);
+  const ls_emitted item = ls_emit_gather(e, stack, rest, 0);
+  ls_compose_give(e, stack_of(e, stack, rest));
+  ls_emit_bind(e, ls_ref(node->id, 1),
+               ls_emit_select(e, ls_emit_2(e, LS_OP_GREATER, depth, zero), item,
+                              ls_emit_number(e, item, 0)));
 }
 
 bool ls_emit_stack_op(ls_emitter *e) {

@@ -76,6 +76,33 @@ TEST(a_loop_has_a_gradient_on_a_device) {
   }
 }
 
+// Of two values that are pushed only the second one is popped and squared.
+static ls_nest pop_one(ls_nest args, void *user) {
+  (void)user;
+  const ls_tensor a = ls_nest_tensor(args, 0), b = ls_nest_tensor(args, 1);
+  ls_tensor stack = ls_stack_new(LS_DTYPE_F32, LS_SHAPE(2));
+  stack = ls_stack_push(ls_stack_push(stack, a), b);
+  const ls_op pop = ls_stack_pop(stack, LS_DTYPE_F32, LS_SHAPE(2));
+  const ls_nest ys = ls_leaf(ls_square(ls_op_output(pop, 1)));
+  const ls_nest xs[] = {ls_leaf(a), ls_leaf(b)};
+  ls_nest gradients[2] = {ls_none()};
+  const ls_status status = ls_gradients(&ys, 1, xs, 2, NULL, gradients);
+  return ls_status_is_ok(status) ? LS_TUPLE(gradients[0], gradients[1])
+                                 : ls_fail(status);
+}
+
+TEST(what_is_left_on_a_stack_has_no_gradient) {
+  LS_OWN(open_place, here) = plugin_runtime(1);
+  LS_OWN(ls_function, function) = function_of(pop_one, NULL);
+  LS_OWN(ls_nest, args) = LS_TUPLE(vector_nest(2, (const float[]){1, 2}),
+                                   vector_nest(2, (const float[]){3, 4}));
+  LS_OWN(ls_nest, values) = call_results(function, args);
+  for (int i = 0; i < 2; ++i) {
+    assert_true(nest_element(ls_nest_item(values, 0), i) == 0);
+    assert_true(nest_element(ls_nest_item(values, 1), i) == 2 * (3 + i));
+  }
+}
+
 TEST(trips_of_a_loop_are_counted_as_steps) {
   static const char text[] =
       "graph lowered \"t\" {\n"
