@@ -27,7 +27,8 @@ ls_status ls_lower_infer(ls_lower_scope *scope, const ls_node *node,
 // `but`; -1: no exception.
 ls_status ls_lower_check_operand(const ls_lower_scope *scope,
                                  const ls_node *node, int64_t but);
-// Returns this replica's entry in a list of numbers, as an i32 scalar.
+// Returns this replica's entry in a list of numbers, as a scalar: an i64 if one
+// of them needs it, else an i32.
 ls_status ls_lower_own_entry(ls_lower_scope *scope, const int64_t *entries,
                              const ls_node *origin, uint64_t *out_ref);
 // Lowers all_reduce, all_gather and reduce_scatter within groups.

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "distribute/own.h"
+#include "lockstep/function_plan.h"
 #include "lockstep/gradients.h"
 #include "support/function.h"
 #include "support/replicas.h"
@@ -226,6 +227,28 @@ TEST(gradients_come_back_to_each_replica) {
       check_gradients(&t);
       end_trial(&t);
     }
+}
+
+// ---- Large values ----------------------------------------------------------
+static ls_nest cut_many(ls_nest args, void *user) {
+  (void)args;
+  (void)user;
+  const ls_tensor x = ls_fill(LS_DTYPE_F32, LS_SHAPE(INT64_C(6) << 30), 1);
+  const ls_tensor part = ls_reduce_scatter(LS_REDUCE_SUM, x, 0);
+  return ls_leaf(ls_reduce_sum(part, LS_ALL_AXES));
+}
+
+// The program is only made: half of 6 Gi elements is more than an i32 holds.
+TEST(parts_begin_behind_two_billion_elements_too) {
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_function, function) = unnamed_function(cut_many, NULL);
+  LS_OWN(ls_nest, result) = ls_none();
+  LS_OWN(printed, text) = NULL;
+  ls_function_set_compiles_only(function, true);
+  expect_ok(
+      ls_strategy_run(strategy, ls_traced(function), ls_none(), &result));
+  expect_ok(ls_function_print_lowered(function, &text));
+  expect_contains(text, "i64[2] [0, 3221225472]");
 }
 
 // ---- Refusals --------------------------------------------------------------
