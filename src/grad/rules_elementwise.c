@@ -141,12 +141,12 @@ ls_status gradient_minimum(ls_gradient *g) {
   return rules_elementwise_choose(g, ls_less_equal);
 }
 
-// d y x^(y - 1), which is 0 for y = 0 and any x.
+// d y x^(y - 1), which is 0 for y = 0 and any x, an infinite one too.
 static ls_tensor pow_by_base(ls_gradient *g) {
   const ls_tensor x = in(g, 0), y = in(g, 1);
-  const ls_tensor one = ls_gradient_number(y, 1);
-  const ls_tensor constant = ls_equal(y, ls_gradient_number(y, 0));
-  const ls_tensor exponent = ls_select(constant, one, ls_sub(y, one));
+  const ls_tensor zero = ls_gradient_number(y, 0);
+  const ls_tensor less = ls_sub(y, ls_gradient_number(y, 1));
+  const ls_tensor exponent = ls_select(ls_equal(y, zero), zero, less);
   return ls_mul(g->dout[0], ls_mul(y, ls_pow(x, exponent)));
 }
 

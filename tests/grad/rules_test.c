@@ -3,6 +3,8 @@
 // Gradients through makers of several ops and through products against finite
 // differences, and their own gradients too. Every single op's are in
 // conformance/gradients_test.c.
+#include <math.h>
+
 #include "base/memory/own.h"
 #include "lockstep/function.h"
 #include "support/expect.h"
@@ -154,7 +156,8 @@ TEST(equal_extremes_share_the_gradient) {
 TEST(edges_give_numbers) {
   const double x[] = {0, 1, 2};
   const double zeros[] = {0, 0, 0};
-  expect_gradient_at(powers, LS_DTYPE_F64, x, zeros, 3,
+  const double all[] = {0, 1, INFINITY, -INFINITY, NAN};
+  expect_gradient_at(powers, LS_DTYPE_F64, all, (const double[5]){0}, 5,
                      0);  // d x^0 / dx, at 0 too.
   expect_gradient_at(to_powers, LS_DTYPE_F64, x, zeros, 3, 0);  // d 0^x / dx.
   const double ties[] = {0, 1, 1};  // Equal: to the first operand.
