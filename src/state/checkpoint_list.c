@@ -134,7 +134,7 @@ static ls_status take_entries(ls_checkpoints *self,
       LS_RETURN_IF_ERROR(read_info(self, step, &info));
       if (!checkpoint_list_add(self, info)) return ls_out_of_memory();
     }
-    if (is_left_over(entries, count, entries[i].name))
+    if (!self->only_reads && is_left_over(entries, count, entries[i].name))
       LS_RETURN_IF_ERROR(remove_file(self, entries[i].name));
   }
   return ls_ok();
@@ -148,7 +148,8 @@ ls_status ls_checkpoint_list_open(ls_checkpoints *self) {
     return ls_unimplemented(
         "checkpoints in '%s': the file system cannot list folders",
         self->folder);
-  LS_RETURN_IF_ERROR(files->make_directories(files->user, self->folder));
+  if (!self->only_reads)
+    LS_RETURN_IF_ERROR(files->make_directories(files->user, self->folder));
   LS_RETURN_IF_ERROR(files->list(files->user, self->folder, self->allocator,
                                  &entries, &count));
   return take_entries(self, entries, count);

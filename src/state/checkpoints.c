@@ -168,13 +168,9 @@ static ls_status open_folder(ls_checkpoints *self) {
   return ls_ranks_agree(&self->ranks, status);
 }
 
-ls_status ls_checkpoints_open(const ls_checkpoints_options *options,
-                              ls_checkpoints **out_checkpoints) {
-  LS_REQUIRE_OUT(out_checkpoints);
-  LS_REQUIRE(options);
-  LS_REQUIRE(options->folder);
-  LS_REQUIRE(options->values);
-  LS_REQUIRE_ITEMS(options->states, options->num_states);
+static ls_status checkpoints_open(const ls_checkpoints_options *options,
+                                  bool only_reads,
+                                  ls_checkpoints **out_checkpoints) {
   LS_RETURN_IF_ERROR(checkpoints_check_options(options));
   ls_runtime *runtime = ls_runtime_current();
   if (runtime == NULL) return ls_out_of_memory();
@@ -183,6 +179,7 @@ ls_status ls_checkpoints_open(const ls_checkpoints_options *options,
   self->runtime = runtime;
   self->allocator = allocator;
   self->options = *options;
+  self->only_reads = only_reads;
   checkpoints_with_defaults(&self->options);
   ls_status status = open_folder(self);
   if (ls_status_is_ok(status))
@@ -190,6 +187,22 @@ ls_status ls_checkpoints_open(const ls_checkpoints_options *options,
   else
     status = ls_status_join(status, ls_checkpoints_close(self));
   return status;
+}
+
+ls_status ls_checkpoints_open(const ls_checkpoints_options *options,
+                              ls_checkpoints **out_checkpoints) {
+  LS_REQUIRE_OUT(out_checkpoints);
+  LS_REQUIRE(options);
+  LS_REQUIRE(options->folder);
+  LS_REQUIRE(options->values);
+  LS_REQUIRE_ITEMS(options->states, options->num_states);
+  return checkpoints_open(options, false, out_checkpoints);
+}
+
+ls_status ls_checkpoints_open_to_read(const ls_checkpoints_options *options,
+                                      ls_checkpoints **out_checkpoints) {
+  *out_checkpoints = NULL;
+  return checkpoints_open(options, true, out_checkpoints);
 }
 
 ls_status ls_checkpoints_close(ls_checkpoints *checkpoints) {

@@ -28,6 +28,7 @@ struct ls_checkpoints {
   ls_checkpoint_list list;          // The writer's while it writes.
   ls_ranks ranks, writers;          // For callers; for writer threads.
   bool shares;                      // True if all ranks see the same folder.
+  bool only_reads;  // Saves nothing, and removes nothing from the folder.
   // Folder for copies of rank 0's files during a restore, on a rank that does
   // not see them. NULL: not needed.
   char *copies;
@@ -44,6 +45,11 @@ struct ls_checkpoints {
     void *user;
   } written;
 };
+
+// Opens a folder as ls_checkpoints_open does, to restore from it only. Another
+// process may be writing there: leaves temporary files where they are.
+LS_MUST_USE ls_status ls_checkpoints_open_to_read(
+    const ls_checkpoints_options *options, ls_checkpoints **out_checkpoints);
 
 // Lets the leading rank call `call` on the thread that writes, after each
 // checkpoint is in place; its failure is the save's. No save is running.
@@ -66,7 +72,8 @@ bool ls_checkpoints_have_failed(ls_checkpoints *self);
 bool ls_checkpoints_are_due(const ls_checkpoints *self, int64_t step);
 
 // ---- The list (checkpoint_list.c) ------------------------------------------
-// Reads the folder, and removes files that are no complete pair.
+// Reads the folder, and removes files that are no complete pair; makes a missing
+// folder.
 LS_MUST_USE ls_status ls_checkpoint_list_open(ls_checkpoints *self);
 bool ls_checkpoint_list_has(const ls_checkpoint_list *list, int64_t step);
 // Removes checkpoints that are not to be kept. The newest one is known to be

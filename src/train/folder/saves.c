@@ -408,13 +408,12 @@ static ls_status find_run(const ls_saves *saves, const char *folder) {
 ls_status ls_saves_go_on(ls_saves *saves, ls_run_ranks *ranks,
                          int64_t *out_steps) {
   const ls_train_options *o = &saves->plan->options;
-  // Opening would make a missing folder.
   LS_RETURN_IF_ERROR(ls_run_ranks_agree(
       ranks, ls_run_ranks_writes(ranks) ? find_run(saves, o->from) : ls_ok()));
   ls_checkpoints_options options = options_of(saves, ranks, o->from);
   options.background = LS_FLAG_OFF;  // Nothing is saved there.
   ls_checkpoints *checkpoints = NULL;
-  LS_RETURN_IF_ERROR(ls_checkpoints_open(&options, &checkpoints));
+  LS_RETURN_IF_ERROR(ls_checkpoints_open_to_read(&options, &checkpoints));
   const ls_status status =
       saves_restore(saves, checkpoints, o->from_step, out_steps);
   return ls_status_join(status, ls_checkpoints_close(checkpoints));
