@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/ranks.h"
 
-#include <limits.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +9,7 @@
 
 #include "lockstep/communicator.h"
 #include "lockstep/mpi.h"
+#include "lockstep/saved_file.h"
 
 static cli_process real_process;
 static _Thread_local cli_process *simulated_process;
@@ -163,10 +163,16 @@ static bool was_restarted(const ls_runtime *runtime) {
   return text != NULL && atoi(text) > 0;
 }
 
-static bool has_checkpoint(const char *folder) {
-  char path[PATH_MAX];
-  const int size = snprintf(path, sizeof(path), "%s/checkpoint", folder);
-  return size < (int)sizeof(path) && cli_exists(path);
+// Looks for the checkpoints themselves: a killed run, or a copy, may lack their
+// list.
+static ls_status choose_restart(const char *folder, char *out_how) {
+  size_t count = 0;
+  const ls_status status = ls_saved_steps(folder, NULL, 0, &count);
+  const bool is_missing = ls_status_code(status) == LS_NOT_FOUND;
+  if (!ls_status_is_ok(status) && !is_missing) return status;
+  ls_status_free(status);
+  *out_how = count > 0 ? CLI_RESUMES : CLI_BEGINS_ANEW;
+  return ls_ok();
 }
 
 int cli_ranks_restart(const char *command, const char **run_folder,
@@ -181,8 +187,8 @@ int cli_ranks_restart(const char *command, const char **run_folder,
   if (is_again && *run_folder == NULL && *resume == NULL)
     status = ls_invalid_argument("%s needs --run-dir, to find the run",
                                  is_auto ? "--resume auto" : "a restart");
-  if (is_again && *run_folder != NULL)
-    how = has_checkpoint(*run_folder) ? CLI_RESUMES : CLI_BEGINS_ANEW;
+  if (ls_status_is_ok(status) && is_again && *run_folder != NULL)
+    status = choose_restart(*run_folder, &how);
   if (ls_status_is_ok(status)) status = cli_ranks_send(&how, sizeof(how));
   *out_how = (cli_restart)how;
   if (how == CLI_RESUMES) {
