@@ -80,4 +80,13 @@ grep -qF '"outputs":5,' runs/many/config.json || fail "five classes are four"
 ends 1 "model 'tiny' has 4 classes, the labels of 'many.csv' are 5 texts" train \
   --model tiny --data many.csv --quiet --outputs 4
 
+# A row with a missing value is no header; one with an index or with quotes is.
+printf '1,,3\n4,5,0\n' >missing.csv
+printf '\n\n,"say ""a, b""",label\n0,4,1\n' >index.csv
+ends 1 "'missing.csv' line 1, byte 2, column '2': '' is no i64; fill" train \
+  --model tiny --data missing.csv --test none --quiet
+"$lockstep" data index.csv >out.txt 2>err.txt
+grep -q "^index.csv: CSV, 1 element of (f32\[2\], i64" out.txt ||
+  fail "index.csv has other rows"
+
 exit $failed

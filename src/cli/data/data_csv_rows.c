@@ -10,14 +10,16 @@
 enum { LOOK_BYTES = 1 << 20 };
 
 // ---- The first rows --------------------------------------------------------
-// Reads the field at `at`, up to a delimiter; returns true if it is a number.
+// Skips the field at `at`, up to a delimiter or the end of the row; finds out if
+// it is a number.
 static const char *skip_field(const char *at, char delimiter,
                               bool *out_number) {
   const bool quoted = *at == '"';
   const char *begin = at;
   if (quoted) {
-    for (++at; *at != '\0' && *at != '"'; ++at) {
-    }
+    // Two quotes in a row stand for one.
+    for (++at; *at != '\0'; ++at)
+      if (*at == '"' && *++at != '"') break;
   }
   while (*at != '\0' && *at != delimiter && *at != '\r' && *at != '\n')
     ++at;
@@ -29,14 +31,16 @@ static const char *skip_field(const char *at, char delimiter,
   return at;
 }
 
-// Detects a header: the first row has no number in a column where the second
-// has one. A row that has only texts is a header, too.
+// Detects a header: the first row has a text in a column where the second has a
+// number. A row without a number is a header, too. An empty field may be a
+// missing value; only that of an index, the first column, is a name.
 static bool is_header(const char *first, const char *second, char delimiter) {
   bool any = false, a = false, b = false;
-  while (true) {
+  for (bool is_index = true;; is_index = false) {
+    const char *begin = first + strspn(first, " ");
     first = skip_field(first, delimiter, &a);
     second = skip_field(second, delimiter, &b);
-    if (!a && b) return true;
+    if (!a && b && (first > begin || is_index)) return true;
     any |= a;
     if (*first != delimiter) return !any;
     ++first;
@@ -44,34 +48,34 @@ static bool is_header(const char *first, const char *second, char delimiter) {
   }
 }
 
-// Reads up to two lines from the first bytes of the file.
-static ls_status read_lines(const char *path, char *room,
-                            const char *lines[2]) {
+// Reads the first bytes of the file, without empty lines before the first row.
+static ls_status read_first(const char *path, char *room,
+                            const char **out_first) {
   CLI_OWN(FILE, file) = NULL;
   LS_RETURN_IF_ERROR(cli_open_file(path, &file));
   room[fread(room, 1, LOOK_BYTES, file)] = '\0';
-  lines[0] = room + (strncmp(room, "\xef\xbb\xbf", 3) == 0 ? 3 : 0);
-  const char *end = strchr(lines[0], '\n');
-  if (end != NULL) lines[1] = end + 1;
-  return ls_ok();
+  room += strncmp(room, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+  *out_first = room + strspn(room, "\r\n");
+  return **out_first != '\0' ? ls_ok()
+                             : ls_invalid_argument("'%s' has no row", path);
 }
 
 static ls_status look_at_rows(const char *path, cli_sheet *out) {
-  const char *lines[2] = {"", ""};
   CLI_OWN_ARRAY_OR_RETURN(char, room, LOOK_BYTES + 1);
-  LS_RETURN_IF_ERROR(read_lines(path, room, lines));
-  const char *first = lines[0], *delimiters = ",\t;";
-  const size_t length = strcspn(first, "\n");
-  while (*delimiters != '\0' && memchr(first, *delimiters, length) == NULL)
+  const char *first = NULL, *delimiters = ",\t;";
+  bool number = false;
+  LS_RETURN_IF_ERROR(read_first(path, room, &first));
+  while (*delimiters != '\0' &&
+         *skip_field(first, *delimiters, &number) != *delimiters)
     ++delimiters;
   out->delimiter = *delimiters != '\0' ? *delimiters : ',';
-  out->header = is_header(first, lines[1], out->delimiter);
-  bool number = false;
+  const char *end = first;
   for (out->count = 1;
-       *(first = skip_field(first, out->delimiter, &number)) == out->delimiter;
-       ++first)
+       *(end = skip_field(end, out->delimiter, &number)) == out->delimiter;
+       ++end)
     ++out->count;
-  return length > 0 ? ls_ok() : ls_invalid_argument("'%s' has no row", path);
+  out->header = is_header(first, end + strspn(end, "\r\n"), out->delimiter);
+  return ls_ok();
 }
 
 ls_dataset *cli_sheet_read(const cli_files *files, const cli_sheet *table,
