@@ -175,7 +175,7 @@ TEST(columns_of_csv_are_typed_by_their_first_rows) {
 }
 
 TEST(csv_without_names_is_read_by_place) {
-  put_text("1.csv", "1;x\n;y\n");
+  put_text("1.csv", "1;x\n;y\n \t;z\n");
   const ls_csv_column columns[] = {
       {.name = "b", .dtype = LS_DTYPE_I32, .missing = "-1"}, {.name = "a"}};
   const ls_csv_options options = {.columns = columns,
@@ -184,9 +184,9 @@ TEST(csv_without_names_is_read_by_place) {
                                   .delimiter = ';',
                                   .keep_index = LS_FLAG_ON};
   expect_elements(ls_dataset_csv(LS_PATHS("1.csv"), &options),
-                  "'x' 1; 'y' -1; ");
+                  "'x' 1; 'y' -1; 'z' -1; ");
   expect_elements(ls_dataset_csv(LS_PATHS("1.csv"), &options),
-                  "'x' 1; 'y' -1; ");
+                  "'x' 1; 'y' -1; 'z' -1; ");
 }
 
 // Its checksum is right, but it has not even the end of the first line.

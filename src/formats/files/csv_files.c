@@ -129,6 +129,11 @@ static ls_status scan_csv(const ls_record_decoder *decoder,
 }
 
 // ---- Values ----------------------------------------------------------------
+// Returns true for a missing value: an empty field, or one of spaces.
+static bool is_missing(const ls_csv_field *field) {
+  return field->size == 0 || ls_csv_kind(field) == LS_DTYPE_NONE;
+}
+
 static ls_status bad_field(const csv_column *column, const ls_record_at *at,
                            const ls_csv_field *field) {
   const int64_t line =
@@ -139,7 +144,7 @@ static ls_status bad_field(const csv_column *column, const ls_record_at *at,
       (long long)(at->offset + (int64_t)field->at), column->name,
       (int)(field->size < 60 ? field->size : 60), field->text,
       ls_dtype_name(column->dtype),
-      field->size == 0  ? "; fill the field in, leave its column "
+      is_missing(field) ? "; fill the field in, leave its column "
                           "out (from the command: --features), or set the "
                           "column's value of missing fields"
       : column->guessed ? ", as in the first rows; set the type of the column"
@@ -149,7 +154,7 @@ static ls_status bad_field(const csv_column *column, const ls_record_at *at,
 static ls_status read_field(const csv_column *column, const ls_record_at *at,
                             const ls_csv_field *field, void *out) {
   if (ls_csv_read(field, column->dtype, out)) return ls_ok();
-  if (field->size == 0 && column->missing != NULL) {
+  if (is_missing(field) && column->missing != NULL) {
     const ls_csv_field missing = {.text = column->missing,
                                   .size = strlen(column->missing)};
     if (ls_csv_read(&missing, column->dtype, out)) return ls_ok();
