@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/files.h"
 
+#include "base/memory/own.h"
+
 static ls_status no_parts(const char *path) {
   return ls_unimplemented("the runtime's file system does not read '%s' in "
                           "parts: its open, read_at, close or list is NULL",
@@ -211,7 +213,6 @@ static ls_status match_in_folder(ls_runtime *runtime, const char *pattern,
                                  const char *last, ls_allocator *allocator,
                                  const char ***out_paths, size_t *out_count) {
   const ls_file_system *files = ls_runtime_files(runtime);
-  if (files->list == NULL) return no_parts(pattern);
   const size_t folder_size = (size_t)(last - pattern);  // Including the slash.
   char *folder = folder_size == 0
                      ? ls_copy_text(allocator, ".", 1)
@@ -232,19 +233,37 @@ static ls_status match_in_folder(ls_runtime *runtime, const char *pattern,
   return status;
 }
 
+// Refuses a pattern in a folder's name, unless there is a folder of that name.
+static ls_status check_folder(ls_runtime *runtime, const char *pattern,
+                              const char *last, ls_allocator *allocator) {
+  const ls_file_system *files = ls_runtime_files(runtime);
+  bool is_there = false;
+  if (strcspn(pattern, "*?[") >= (size_t)(last - pattern)) return ls_ok();
+  LS_OWN_MEMORY(allocator, char, folder) =
+      ls_copy_text(allocator, pattern, (size_t)(last - pattern) - 1);
+  LS_RETURN_IF_NO_MEMORY(folder);
+  LS_RETURN_IF_ERROR(files->exists(files->user, folder, &is_there));
+  if (is_there) return ls_ok();
+  return ls_invalid_argument("'%s' has a pattern in a folder's name; only its "
+                             "last part, '%s', may be one",
+                             pattern, last);
+}
+
 ls_status ls_files_match(ls_runtime *runtime, const char *pattern,
                          ls_allocator *allocator, const char ***out_paths,
                          size_t *out_count) {
   *out_paths = NULL;
   *out_count = 0;
+  const ls_file_system *files = ls_runtime_files(runtime);
   const char *slash = strrchr(pattern, '/');
   const char *last = slash == NULL ? pattern : slash + 1;
-  const size_t before = strcspn(pattern, "*?[");
-  if (before < (size_t)(last - pattern))
-    return ls_invalid_argument("'%s' has a pattern in a folder's name; only "
-                               "its last part, '%s', may be one",
-                               pattern, last);
+  bool is_there = false;
+  if (ls_pattern_is(pattern) && files->list == NULL) return no_parts(pattern);
+  LS_RETURN_IF_ERROR(check_folder(runtime, pattern, last, allocator));
   if (ls_pattern_is(last))
+    LS_RETURN_IF_ERROR(files->exists(files->user, pattern, &is_there));
+  // A file of this very name is meant, and no pattern.
+  if (ls_pattern_is(last) && !is_there)
     return match_in_folder(runtime, pattern, last, allocator, out_paths,
                            out_count);
   const size_t size = strlen(pattern) + 1;

@@ -96,9 +96,11 @@ bool ls_pattern_is(const char *text);
 
 // Lists the regular files that match a path whose last component is a pattern,
 // sorted: one block that the caller owns, texts included. A path without a
-// pattern gives itself, existing or not.
+// pattern gives itself, existing or not, and so does the path of a file whose
+// name only looks like a pattern.
 //   LS_NOT_FOUND         no match; the message has pattern and folder.
-//   LS_INVALID_ARGUMENT  a pattern in another component.
+//   LS_INVALID_ARGUMENT  a pattern in another component, of which there is no
+//                        folder.
 LS_PRIVATE_API LS_MUST_USE ls_status ls_files_match(ls_runtime *runtime,
                                                     const char *pattern,
                                                     ls_allocator *allocator,

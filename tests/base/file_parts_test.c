@@ -404,6 +404,16 @@ TEST(a_pattern_names_the_files_that_fit) {
   expect_status(ls_files_match(runtime, "a*/b", system, &paths, &count),
                 LS_INVALID_ARGUMENT, "'a*/b' has a pattern in a folder's name");
   assert_null(paths);
+  // Names that look like patterns.
+  expect_ok(files()->make_directories(NULL, path_of("[1]")));
+  expect_ok(files()->write(NULL, path_of("[1]/b[2].rec"), "", 0));
+  for (size_t i = 0; i < 2; ++i) {
+    const char *const pattern = path_of(i == 0 ? "[1]/*.rec" : "[1]/b[2].rec");
+    expect_ok(ls_files_match(runtime, pattern, system, &paths, &count));
+    assert_int_equal(count, 1);
+    assert_string_equal(paths[0], path_of("[1]/b[2].rec"));
+    ls_release(system, paths);
+  }
   expect_ok(ls_files_match(runtime, "plain/name", system, &paths, &count));
   assert_int_equal(count, 1);
   assert_string_equal(paths[0], "plain/name");
@@ -489,7 +499,7 @@ TEST(every_call_that_fails_is_told) {
     assert_null(memory_files_find(&memory, "run/a.tmp"));
     memory_files_clear(&memory);
   }
-  assert_int_equal(nth, 10);  // Eight calls, and the life without a failure.
+  assert_int_equal(nth, 11);  // Nine calls, and the life without a failure.
 }
 
 TEST_FILE(.set_up = make_folder, .tear_down = remove_folder)
