@@ -12,6 +12,7 @@
 #include "data/own.h"
 #include "lockstep/element_spec.h"
 #include "lockstep/record.h"
+#include "lockstep/streams.h"
 
 // ---- Nests -----------------------------------------------------------------
 static ls_nest i64_rows(int64_t rows, int64_t width, int64_t first) {
@@ -503,6 +504,7 @@ static ls_dataset *dict_of(const char *first) {
 TEST(pipelines_that_differ_have_other_texts) {
   const ls_shape by_two = LS_SHAPE(2), by_three = LS_SHAPE(3),
                  longest = LS_SHAPE(-1), flat = LS_SHAPE(1);
+  const int64_t size = 2;
   const double zero = 0, tenth = 0.1, near_tenth = 0.1 + 1e-16;
 #define SHUFFLE(...)                                                           \
   ls_dataset_shuffle(count_to(9), &(ls_shuffle_options){__VA_ARGS__})
@@ -512,6 +514,12 @@ TEST(pipelines_that_differ_have_other_texts) {
   ls_dataset_batch(                                                            \
       ragged_to(9),                                                            \
       &(ls_batch_options){.size = 2, .num_padded_shapes = 1, __VA_ARGS__})
+#define BUCKET(...)                                                            \
+  ls_dataset_bucket(ragged_to(9), &(ls_bucket_options){                        \
+                                      .sizes = &size,                          \
+                                      .padded_shapes = &longest,               \
+                                      .num_padded_shapes = 1,                  \
+                                      __VA_ARGS__})
 #define CONVERT(...)                                                           \
   ls_dataset_convert(count_to(9), 0, &(ls_convert_options){__VA_ARGS__})
   ls_dataset *const all[] = {
@@ -557,6 +565,8 @@ TEST(pipelines_that_differ_have_other_texts) {
       PADDED(.padded_shapes = &by_three),
       PADDED(.padded_shapes = &longest, .padding = &tenth),
       PADDED(.padded_shapes = &longest, .padding = &near_tenth),
+      BUCKET(.padding = &tenth),
+      BUCKET(.padding = &near_tenth),
       CONVERT(.dtype = LS_DTYPE_F32),
       CONVERT(.dtype = LS_DTYPE_F64),
       CONVERT(.dtype = LS_DTYPE_F64, .scale = 0.1),

@@ -289,6 +289,10 @@ TEST(what_examples_lack_is_filled_where_they_may) {
        .missing = 3}};
   expect_elements(with_features("a", features, 2), "1e+300 [-1,-1]; ");
   expect_elements(with_features("a", features, 4), "1e+300 [-1,-1] '' []; ");
+  char text[200];
+  LS_OWN(ls_dataset, d) = with_features("a", features, 1);
+  ls_dataset_print(d, text, sizeof(text));
+  expect_contains(text, "a=f64[]|1.0000000000000001e+300");
 }
 
 TEST(what_does_not_fit_is_named) {

@@ -275,7 +275,7 @@ static void bucket_describe(const ls_dataset *dataset, ls_text *text) {
   if (o->ids) ls_text_append(text, ", ids");
   for (size_t i = 0; i < o->num_padded_shapes; ++i)
     ls_text_append_format(
-        text, ", %s padded with %g",
+        text, ", %s padded with %.17g",
         LS_SHAPE_TEXT(LS_DTYPE_NONE, self->batch.padded_shapes[i]),
         self->batch.padding == NULL ? 0.0 : self->batch.padding[i]);
 }

@@ -163,7 +163,7 @@ void ls_features_describe(const ls_features *features, ls_text *text) {
     const ls_tfrecord_feature *wanted = &features->items[i].wanted;
     ls_text_append_format(text, ", %s=%s", wanted->name,
                           LS_SHAPE_TEXT(wanted->dtype, wanted->shape));
-    if (wanted->optional) ls_text_append_format(text, "|%g", wanted->missing);
+    if (wanted->optional) ls_text_append_format(text, "|%.17g", wanted->missing);
   }
 }
 
