@@ -117,6 +117,10 @@ TEST(numbers_are_within_percents) {
   assert_true(within);
   expect_ok(ls_within_percent(106, 100, 5, &within));
   assert_false(within);
+  expect_ok(ls_within_percent(-106, -100, 5, &within));
+  assert_false(within);
+  expect_ok(ls_within_percent(-95, -100, 5, &within));
+  assert_true(within);
   expect_status(ls_within_percent(0, 100, 5, &within), LS_INVALID_ARGUMENT,
                 "0");
   expect_status(ls_within_percent(1, 0, 5, &within), LS_INVALID_ARGUMENT, "0");

@@ -83,7 +83,7 @@ ls_status ls_within_percent(double actual, double target, double percent,
     return ls_invalid_argument(
         "whether %g is within %g percent of %g: neither may be 0", actual,
         percent, target);
-  *out_is = fabs(actual - target) / target <= percent / 100;
+  *out_is = fabs(actual - target) / fabs(target) <= percent / 100;
   return ls_ok();
 }
 
