@@ -9,13 +9,16 @@
 #include <string.h>
 
 #include "base/memory/allocator.h"
+#include "base/runtime_internal.h"
 #include "lockstep/distributed.h"
 #include "lockstep/flow.h"
 #include "lockstep/function_plan.h"
 #include "lockstep/host.h"
+#include "lockstep/runtime_settings.h"
 #include "lockstep/session.h"
 #include "runtime/own.h"
 #include "support/callbacks.h"
+#include "support/counted.h"
 #include "support/fault.h"
 #include "support/values.h"
 
@@ -263,6 +266,50 @@ TEST(a_run_that_fails_gives_back_too) {
     assert_int_equal(seen.taken, 1);
     assert_int_equal(seen.ended, 1);
   }
+}
+
+// ---- Calls that do not come back --------------------------------------------
+static bool hangs;  // Atomic: until it is false, a call waits.
+
+static ls_status finish_late(ls_host_call *call) {
+  while (__atomic_load_n(&hangs, __ATOMIC_ACQUIRE))
+    ls_clock_system()->sleep(NULL, 1000000);
+  return finish_at_once(call);
+}
+
+// A clock that stands, but that while a call waits each look is a second later.
+static int64_t look(void *user) {
+  const int64_t step =
+      __atomic_load_n(&hangs, __ATOMIC_ACQUIRE) ? INT64_C(1000000000) : 1;
+  return __atomic_add_fetch((int64_t *)user, step, __ATOMIC_RELAXED);
+}
+
+TEST(a_call_that_does_not_come_back_leaves_no_copies) {
+  static const ls_host_kernel late = {.name = "gives_late",
+                                      .infer = infer_row,
+                                      .start = finish_late,
+                                      .flags = LS_HOST_GIVES,
+                                      .take = give,
+                                      .end = end};
+  int64_t time = 0;
+  const ls_clock clock = {.now = look, .user = &time};
+  LS_OWN(counted, here) = counted_begin_with(
+      (ls_runtime_options){.threads = 1, .clock = &clock});
+  LS_OWN(ls_function, function) = NULL;
+  LS_OWN(ls_nest, results) = ls_none();
+  reset(4);
+  expect_ok(ls_function_create(
+      &(ls_function_options){.call = add_up,
+                             .user = (void *)(uintptr_t)&late},
+      &function));
+  expect_ok(ls_function_call(function, ls_none(), &results));
+  __atomic_store_n(&hangs, true, __ATOMIC_RELEASE);
+  expect_status(ls_function_call(function, ls_none(), &results),
+                LS_DEADLINE_EXCEEDED, "no progress");
+  assert_int_equal(ls_runtime_abandoned_calls(here.runtime), 1);
+  __atomic_store_n(&hangs, false, __ATOMIC_RELEASE);
+  while (ls_runtime_abandoned_calls(here.runtime) > 0)
+    ls_clock_system()->sleep(NULL, 1000000);
 }
 
 TEST(who_gives_must_say_when_it_ends) {

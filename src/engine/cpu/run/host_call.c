@@ -11,9 +11,8 @@
 // ---- Records ----------------------------------------------------------------
 // Records of host calls: their memory, and the strings in it.
 
-static void destroy_record(ls_allocator *allocator,
-                           ls_cpu_host_record *record) {
-  if (record == NULL) return;
+static void release_contents(ls_allocator *allocator,
+                             ls_cpu_host_record *record) {
   ls_status_free(record->status);
   ls_arena_deinit(&record->strings);
   ls_release(allocator, record->operands);
@@ -22,6 +21,12 @@ static void destroy_record(ls_allocator *allocator,
   for (uint32_t i = 0; i < copies; ++i)
     ls_release(allocator, record->copies[i]);
   ls_release(allocator, record->copies);
+}
+
+static void destroy_record(ls_allocator *allocator,
+                           ls_cpu_host_record *record) {
+  if (record == NULL) return;
+  release_contents(allocator, record);
   ls_release(allocator, record);
 }
 
@@ -33,10 +38,7 @@ static void free_abandoned(ls_cpu_host_record *record) {
   ls_mutex_lock(&threads->lock);
   record->job.label = "a call that has just ended";
   ls_mutex_unlock(&threads->lock);
-  ls_status_free(record->status);
-  ls_arena_deinit(&record->strings);
-  ls_release(allocator, record->operands);
-  ls_release(allocator, record->data);
+  release_contents(allocator, record);
   ls_cpu_release_executable(record->executable);
   ls_mutex_lock(&threads->lock);
   ls_host_threads_forget(threads, &record->job);
