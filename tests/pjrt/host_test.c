@@ -3,10 +3,13 @@
 // Calls of the host from programs on the devices of a plug-in.
 #include <string.h>
 
+#include "base/runtime_internal.h"
 #include "distribute/own.h"
 #include "lockstep/full.h"
 #include "lockstep/host.h"
+#include "lockstep/runtime_settings.h"
 #include "runtime/own.h"
+#include "support/callbacks.h"
 #include "support/function.h"
 #include "support/plugin.h"
 #include "support/values.h"
@@ -279,6 +282,65 @@ TEST(a_call_that_never_ends_is_named) {
                   LS_DEADLINE_EXCEEDED,
                   "a host call has not ended, op 'waits'");
   }
+  ls_runtime_make_current(NULL);
+  expect_ok(ls_runtime_destroy(runtime));
+}
+
+static struct {
+  bool hangs;  // Atomic: until it is false, a call waits.
+  int ended;   // Atomic.
+} late;
+
+static ls_status start_late(ls_host_call *call) {
+  while (__atomic_load_n(&late.hangs, __ATOMIC_ACQUIRE))
+    ls_clock_system()->sleep(NULL, 1000000);
+  return finish_at_once(call);
+}
+static ls_status take_late(ls_host_call *call) {
+  return call->outputs == NULL ? ls_ok() : ls_out_of_range("it was told to");
+}
+static void end_late(ls_host_call *call) {
+  (void)call;
+  __atomic_add_fetch(&late.ended, 1, __ATOMIC_SEQ_CST);
+}
+static const ls_host_kernel fails_late = {.name = "fails_late",
+                                          .infer = infer_same,
+                                          .start = start_late,
+                                          .take = take_late,
+                                          .end = end_late};
+
+static ls_nest fail_late(ls_nest args, void *user) {
+  (void)user;
+  return ls_leaf(ls_relu(doubled(&fails_late, ls_nest_tensor(args, 0))));
+}
+
+static void call_late(ls_code code, const char *part) {
+  LS_OWN(ls_function, function) = function_of(fail_late, NULL);
+  LS_OWN(ls_nest, args) = LS_TUPLE(vector_nest(2, (const float[]){1, 3}));
+  LS_OWN(ls_nest, results) = ls_none();
+  expect_status(ls_function_call(function, args, &results), code, part);
+}
+
+TEST(a_call_whose_results_are_not_taken_ends_too) {
+  const char *device = plugin_device();
+  memset(&late, 0, sizeof(late));
+  {
+    LS_OWN(open_place, here) = plugin_runtime(1);
+    call_late(LS_OUT_OF_RANGE, "it was told to");
+    assert_int_equal(late.ended, 1);
+  }
+  ls_runtime *runtime = NULL;
+  expect_ok(ls_runtime_create(
+      &(ls_runtime_options){.device = device, .num_devices = 1, .stall_ms = 50},
+      &runtime));
+  ls_runtime_make_current(runtime);
+  __atomic_store_n(&late.hangs, true, __ATOMIC_RELEASE);
+  call_late(LS_DEADLINE_EXCEEDED, "has not ended");
+  assert_int_equal(ls_runtime_abandoned_calls(runtime), 1);
+  __atomic_store_n(&late.hangs, false, __ATOMIC_RELEASE);
+  while (ls_runtime_abandoned_calls(runtime) > 0)
+    ls_clock_system()->sleep(NULL, 1000000);
+  assert_int_equal(late.ended, 2);
   ls_runtime_make_current(NULL);
   expect_ok(ls_runtime_destroy(runtime));
 }

@@ -97,6 +97,33 @@ static ls_pjrt_record *make_record(ls_pjrt_hosts *self,
 }
 
 // ---- Ends of calls ---------------------------------------------------------
+// Takes the results of a call that has ended.
+static ls_status take_results(ls_pjrt_record *record) {
+  ls_status status = record->status;
+  record->status = NULL;
+  if (!ls_status_is_ok(status)) return status;
+  if (record->kernel->take != NULL)
+    status = record->kernel->take(&record->call);
+  if (record->kernel->end != NULL) record->kernel->end(&record->call);
+  return status;
+}
+
+// Releases the executable, which owns the label, before the job is forgotten.
+static void free_abandoned(ls_pjrt_record *record) {
+  ls_host_threads *threads = record->threads;
+  record->call.outputs = NULL;
+  ls_status_free(take_results(record));
+  ls_mutex_lock(&threads->lock);
+  record->job.label = "a call that has just ended";
+  ls_mutex_unlock(&threads->lock);
+  ls_pjrt_release_executable((ls_executable *)record->executable);
+  release_memory(threads->allocator, record);
+  ls_mutex_lock(&threads->lock);
+  // Releases the record; the runtime may end from then on.
+  ls_host_threads_forget(threads, &record->job);
+  ls_mutex_unlock(&threads->lock);
+}
+
 // Counts one of the two ends of a call.
 static void close_record(ls_pjrt_record *record) {
   ls_host_threads *threads = record->threads;
@@ -106,14 +133,7 @@ static void close_record(ls_pjrt_record *record) {
   if (is_over) ls_runtime_note_move(record->call.runtime);
   ls_condition_broadcast(&threads->event);
   ls_mutex_unlock(&threads->lock);
-  if (!is_abandoned) return;
-  ls_status_free(record->status);
-  ls_pjrt_release_executable((ls_executable *)record->executable);
-  release_memory(threads->allocator, record);
-  ls_mutex_lock(&threads->lock);
-  // Releases the record; the runtime may end from then on.
-  ls_host_threads_forget(threads, &record->job);
-  ls_mutex_unlock(&threads->lock);
+  if (is_abandoned) free_abandoned(record);
 }
 
 static void record_done(ls_host_call *call, ls_status status) {
@@ -222,17 +242,6 @@ static bool wait_for_call(ls_pjrt_hosts *self, ls_pjrt_record *record) {
   note_wait(self, record, -1);
   ls_mutex_unlock(&self->threads->lock);
   return has_ended;
-}
-
-// Takes the results of a call that has ended.
-static ls_status take_results(ls_pjrt_record *record) {
-  ls_status status = record->status;
-  record->status = NULL;
-  if (ls_status_is_ok(status) && record->kernel->take != NULL)
-    status = record->kernel->take(&record->call);
-  if (ls_status_is_ok(status) && record->kernel->end != NULL)
-    record->kernel->end(&record->call);
-  return status;
 }
 
 // Makes one call; `*place` has no record any more if it was abandoned.
