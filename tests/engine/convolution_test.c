@@ -242,6 +242,10 @@ static const conv_case fast_cases[] = {
     // Blocks of channels, whose weights are computed where they are used.
     {CASE(F32, 2, 2, 1, 96, 80), .side = SQUARE(18, 3, 1, 1, 1), .bias = true,
      .relu = true, .fast = true},
+    // No channels.
+    {CASE(F32, 2, 2, 1, 0, 16), .side = SQUARE(8, 3, 1, 1, 1), .bias = true,
+     .fast = true},
+    {CASE(F32, 2, 2, 1, 16, 0), .side = SQUARE(8, 3, 1, 1, 1), .fast = true},
 };
 
 TEST(winograd_is_near_the_sum_over_taps) {

@@ -234,7 +234,9 @@ static void tiles_loop(const ls_kernel_call *call, int64_t begin_block,
 bool ls_winograd_fits(const ls_kernel_plan *plan, const ls_conv *conv) {
   if (!plan->fast || plan->in[0].dtype != LS_DTYPE_F32) return false;
   if (conv->groups != 1 || conv->images == 0) return false;
-  if (conv->in_channels % 16 != 0 || conv->out_channels % 16 != 0) return false;
+  if (conv->in_channels == 0 || conv->in_channels % 16 != 0 ||
+      conv->out_channels == 0 || conv->out_channels % 16 != 0)
+    return false;
   for (int i = 0; i < LS_WINDOW_DIMS; ++i) {
     const ls_conv_dim *dim = &conv->dim[i];
     const bool there = i >= LS_WINDOW_DIMS - 2;
