@@ -233,8 +233,9 @@ bool ls_checkpoints_have_failed(ls_checkpoints *self) {
 bool ls_checkpoints_are_due(const ls_checkpoints *self, int64_t step) {
   const ls_checkpoints_options *o = &self->options;
   const int64_t nanos = ls_runtime_now(self->runtime) - self->saved_nanos;
-  return (o->every_steps.set && o->every_steps.value > 0 &&
-          step - self->saved_step >= o->every_steps.value) ||
+  const int64_t every = o->every_steps.set ? o->every_steps.value : 0;
+  return (every > 0 && step > self->saved_step &&
+          step / every != self->saved_step / every) ||
          (o->every_seconds.set &&
           (double)nanos >= (double)o->every_seconds.value * 1e9);
 }

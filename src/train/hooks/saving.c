@@ -28,9 +28,8 @@ bool ls_saving_is_due(const ls_saving *self, int64_t step) {
 }
 
 int64_t ls_saving_steps_left(const ls_saving *self, int64_t step) {
-  const int64_t saved = self->saved > 0 ? self->saved : 0;
-  return self->every_steps > 0 ? ls_steps_after(saved, self->every_steps) - step
-                               : 0;
+  const int64_t every = self->every_steps;
+  return every > 0 ? every - step % every : 0;
 }
 
 ls_status ls_saving_save(ls_saving *self, int64_t step,
