@@ -58,6 +58,9 @@ typedef struct ls_checkpoints_options {
   // On: the highest value is best. Default: the lowest is.
   ls_flag best_is_high;
   ls_opt keep_best;  // Number of best checkpoints to keep. Default 1.
+  // Also keeps the checkpoint of this step, which may change between saves; 0:
+  // none.
+  const int64_t *kept_step;
   // Interval between saves: see ls_checkpoints_due. Default: 60 seconds if no
   // number of steps is given.
   ls_opt every_steps;
@@ -86,8 +89,9 @@ LS_API LS_MUST_USE ls_status ls_checkpoints_open(
 // returns the status of the last save. NULL is fine.
 LS_API LS_MUST_USE ls_status ls_checkpoints_close(ls_checkpoints *checkpoints);
 
-// Returns true if the given number of steps or seconds has passed since the
-// last save, or since the checkpoints were opened. With ranks, rank 0 decides.
+// Returns true if a multiple of the given number of steps was reached since the
+// last save, or the given seconds have passed since it, or since the
+// checkpoints were opened. With ranks, rank 0 decides.
 LS_API bool ls_checkpoints_due(const ls_checkpoints *checkpoints, int64_t step);
 
 // Saves the current values as the checkpoint of `step`, replacing one of the

@@ -124,6 +124,11 @@ typedef struct ls_estimator_training {
   const ls_save_listener *listeners;  // Listeners of the saver.
   size_t num_listeners;
   const ls_train_stop *stop;
+  // Replaces the run in the folder, which is put back if the training ends
+  // without a checkpoint.
+  bool overwrite;
+  // Also keeps the checkpoint of this step, which listeners may change.
+  const int64_t *kept_step;
 } ls_estimator_training;
 
 typedef struct ls_training_end {

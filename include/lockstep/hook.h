@@ -191,6 +191,7 @@ typedef struct ls_saver_hook_options {
   ls_opt steps_per_run;               // Default 1.
   ls_opt keep;                        // Default 5.
   double keep_every_hours;            // Default: none.
+  const int64_t *kept_step;  // As in ls_checkpoints_options. Lent.
   // Also writes the graph, as graph.ls; with functions the function's, once it
   // has been called. Default on.
   ls_flag graph_text;

@@ -85,6 +85,7 @@ typedef struct ls_train_spec {
   const ls_save_listener *listeners;
   size_t num_listeners;
   const ls_train_stop *stop;
+  bool overwrite;  // As in ls_estimator_training.
 } ls_train_spec;
 
 typedef struct ls_eval_spec {
@@ -99,6 +100,16 @@ typedef struct ls_eval_spec {
   size_t num_exporters;
   ls_opt start_delay_secs;  // Initial delay of an evaluator. Default 120.
   ls_opt throttle_secs;     // Time between evaluations. Default 600.
+  // Ends the training once a metric, such as "loss", "accuracy" or "f1:max",
+  // has not become better for `patience` evaluations by more than `min_delta`:
+  // lower losses, or as :min or :max says. Evaluations of earlier calls count,
+  // by their event files. For trainings in one process. Default: never.
+  const char *stop_early;
+  int64_t patience;  // Default 3.
+  double min_delta;  // Default 0.
+  // Also keeps the checkpoint whose evaluation was best by such a metric.
+  // Default: that of `stop_early`.
+  const char *keep_best;
 } ls_eval_spec;
 
 // Result, which the caller owns (ls_train_and_evaluation_deinit). A task that
@@ -110,6 +121,11 @@ typedef struct ls_train_and_evaluation {
   char **exports;
   size_t num_exports;
   int64_t num_evaluations;
+  // By `stop_early`, else `keep_best`: the step of the best evaluation, 0 for
+  // none, and its value.
+  int64_t best_step;
+  double best;
+  bool stopped_early;  // By `stop_early`.
 } ls_train_and_evaluation;
 LS_API void ls_train_and_evaluation_deinit(ls_train_and_evaluation *result);
 

@@ -231,6 +231,9 @@ ls_status cli_load_run(const cli_run *run, const ls_model *model);
 // Finishes or undoes an interrupted overwriting of a run, if the path is such a
 // run's folder.
 ls_status cli_recover_run(const char *path);
+// Returns true if the overwriting of a run in this folder was interrupted, or
+// is going on.
+bool cli_is_overwritten(const char *path);
 // Adds to a file error, such as a full disk, a note about the saved steps of
 // the run in a folder (NULL: none) and how to continue it.
 ls_status cli_note_saved(const char *run_folder, ls_status status);

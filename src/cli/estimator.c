@@ -75,6 +75,24 @@ static ls_opt optional(int64_t count) {
   return count > 0 ? (ls_opt)LS_SOME(count) : (ls_opt){0};
 }
 
+bool cli_estimator_tests(const estimator_flags *flags) {
+  const ls_train_config *asked = &flags->train.asked;
+  return flags->eval_seconds > 0 || asked->stop_early != NULL ||
+         asked->keep_best != NULL;
+}
+
+// Returns the interval of saves in steps: by default, if each is tested, the
+// epochs of data that are known; 0: by time.
+static int64_t save_steps(const estimator_flags *flags,
+                          const ls_estimator_type *type) {
+  const train_flags *train = &flags->train;
+  const bool by_epochs = cli_estimator_tests(flags) &&
+                         flags->eval_seconds == 0 && train->save_seconds == 0 &&
+                         cli_is_linked(type);
+  return train->save_steps == 0 && by_epochs ? cli_linked_epoch()
+                                             : train->save_steps;
+}
+
 static ls_status make_config(const estimator_flags *flags, cli_estimator *e) {
   ls_tpu_config tpu = e->type->tpu;
   if (flags->iterations != NULL) tpu.iterations_per_loop = flags->iterations;
@@ -83,7 +101,7 @@ static ls_status make_config(const estimator_flags *flags, cli_estimator *e) {
         &(ls_mirrored_options){.num_replicas =
                                    LS_SOME(flags->train.asked.replicas)},
         &e->strategy));
-  const bool by_steps = flags->train.save_steps > 0;
+  const int64_t steps = save_steps(flags, e->type);
   return ls_tpu_run_config_create(
       &(ls_run_config_options){
           .model_dir = flags->folder,
@@ -91,12 +109,12 @@ static ls_status make_config(const estimator_flags *flags, cli_estimator *e) {
           .random_seed = flags->train.asked.seed >= 0
                              ? (ls_opt)LS_SOME(flags->train.asked.seed)
                              : (ls_opt){0},
-          .save_checkpoints_steps = optional(flags->train.save_steps),
+          .save_checkpoints_steps = optional(steps),
           .save_checkpoints_secs =
-              by_steps ? (ls_opt){0}
-                       : (ls_opt)LS_SOME(flags->train.save_seconds > 0
-                                             ? flags->train.save_seconds
-                                             : 60),
+              steps > 0 ? (ls_opt){0}
+                        : (ls_opt)LS_SOME(flags->train.save_seconds > 0
+                                              ? flags->train.save_seconds
+                                              : 60),
           .keep_checkpoint_max = flags->train.asked.keep >= 0
                                      ? (ls_opt)LS_SOME(flags->train.asked.keep)
                                      : (ls_opt){0},

@@ -75,6 +75,8 @@ ls_status cli_estimator_has_run(const cli_estimator *estimator, bool *out_has);
 // Returns FAILED_PRECONDITION if the folder has no checkpoint to use.
 ls_status cli_estimator_was_trained(const cli_estimator *estimator);
 
+// Returns true if a training with these flags evaluates on its way.
+bool cli_estimator_tests(const estimator_flags *flags);
 // Checks the flags. Returns false, and reports it, if one is wrong.
 bool cli_estimator_check(const char *command, const estimator_flags *flags,
                          const ls_estimator_type *type);
@@ -101,8 +103,10 @@ void cli_estimator_resumption(const cli_syntax *syntax, const char *folder,
 
 // Copies a checkpoint and the flags of a run to a new folder, to go on there.
 ls_status cli_estimator_branch(const char *from, int64_t step, const char *to);
-// Finds the library's model of an estimator's run in a folder. False: none.
-bool cli_estimator_kept_model(const char *folder, char *model, size_t size);
+// Finds the library's model in a file of flags, that of an estimator's run or,
+// if `is_any`, of any. False: none.
+bool cli_estimator_kept_model(const char *path, bool is_any, char *model,
+                              size_t size);
 
 // ---- The library's models --------------------------------------------------
 bool cli_is_linked(const ls_estimator_type *type);
@@ -110,6 +114,8 @@ bool cli_is_linked(const ls_estimator_type *type);
 // run finds sizes, classes and the normalization in its data.
 ls_status cli_linked_open(const char *command, const estimator_flags *flags,
                           ls_estimator_mode mode);
+// Returns the number of steps of an epoch of the training set.
+int64_t cli_linked_epoch(void);
 // Returns the configuration, with what was found; of a training with the total
 // number of steps.
 const ls_train_config *cli_linked_config(void);

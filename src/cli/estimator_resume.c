@@ -22,6 +22,7 @@ static const char file_name[] = "estimator.json";
 typedef enum use {
   FIXED,  // A resumed run has the same.
   ENDS,   // The end of a run; a resumed one may have another.
+  FREE,   // A resumed run may have another.
   KEPT,   // FIXED, and what commands that use the run take.
   FOUND,  // KEPT, found in the data; no flag.
 } use;
@@ -45,6 +46,10 @@ static const entry entries[] = {
     {"epochs", CLI_COUNT, ASKED(epochs), ENDS},
     {"flip", CLI_FLAG, offsetof(estimator_flags, train.flip), FIXED},
     {"crop", CLI_COUNT, ASKED(crop), FIXED},
+    {"keep-best", CLI_TEXT, ASKED(keep_best), FREE},
+    {"stop-early", CLI_TEXT, ASKED(stop_early), FREE},
+    {"patience", CLI_COUNT, ASKED(patience), FREE},
+    {"min-delta", CLI_REAL, ASKED(min_delta), FREE},
     {"optimizer", CLI_TEXT, ASKED(optimizer), FIXED},
     {"learning-rate", CLI_REAL, ASKED(learning_rate), FIXED},
     {"schedule", CLI_TEXT, ASKED(schedule), FIXED},
@@ -204,7 +209,8 @@ static bool take_entry(const entry *e, estimator_flags *flags,
   const bool has_moved =
       e->place == ASKED(model) || (e->place == ASKED(data) && has[0] != '\0' &&
                                    cli_is_place(asked) && cli_is_place(has));
-  return uses || has_moved || e->use == ENDS || strcmp(asked, has) == 0 ||
+  return uses || has_moved || e->use == ENDS || e->use == FREE ||
+         strcmp(asked, has) == 0 ||
          report_difference(flags, e->name, asked, has);
 }
 
@@ -224,13 +230,9 @@ static bool is_object(const char *text) {
   return text[0] == '}' && text[1 + strspn(text + 1, " \t\r\n")] == '\0';
 }
 
-// Reads the file of the run; leaves "" if there is none.
-static ls_status read_file(const char *folder, char *text, size_t size) {
-  char path[PATH_MAX];
+// Reads a file of flags; leaves "" if there is none.
+static ls_status read_flags(const char *path, char *text, size_t size) {
   CLI_OWN(FILE, file) = NULL;
-  if (snprintf(path, sizeof(path), "%s/%s", folder, file_name) >=
-      (int)sizeof(path))
-    return ls_ok();
   CLI_OWN(ls_status, status) = cli_open_file(path, &file);
   if (ls_status_code(status) == LS_NOT_FOUND) return ls_ok();
   if (!ls_status_is_ok(status)) return cli_give(&status);
@@ -239,6 +241,15 @@ static ls_status read_file(const char *folder, char *text, size_t size) {
     return ls_invalid_argument("'%s' is damaged: it is no JSON object of flags",
                                path);
   return ls_ok();
+}
+
+// Reads the file of the run; leaves "" if there is none.
+static ls_status read_file(const char *folder, char *text, size_t size) {
+  char path[PATH_MAX];
+  return snprintf(path, sizeof(path), "%s/%s", folder, file_name) <
+                 (int)sizeof(path)
+             ? read_flags(path, text, size)
+             : ls_ok();
 }
 
 // Takes the members of the run's file, in any order: for `train`, or for a
@@ -274,10 +285,16 @@ static bool take_members(const char *command, estimator_flags *flags,
   return true;
 }
 
+static ls_status recover_run(void *user) { return cli_recover_run(user); }
+
 int cli_estimator_recall(const char *command, const char *folder,
                          estimator_flags *flags, const ls_estimator_type *type,
                          cli_kept_flags *kept) {
   if (folder == NULL) return CLI_OK;
+  char path[PATH_MAX];
+  snprintf(path, sizeof(path), "%s", folder);
+  if (cli_leads() && cli_is_overwritten(path))
+    (void)cli_with_runtime(command, recover_run, path);
   kept->text = cli_allocate(MOST_BYTES);
   kept->values = cli_allocate(2 * MOST_BYTES);
   ls_status status = ls_out_of_memory();
@@ -293,15 +310,18 @@ int cli_estimator_recall(const char *command, const char *folder,
   return take_members(command, flags, type, folder, kept) ? CLI_OK : CLI_USAGE;
 }
 
-bool cli_estimator_kept_model(const char *folder, char *model, size_t size) {
+bool cli_estimator_kept_model(const char *path, bool is_any, char *model,
+                              size_t size) {
   cli_member member;
   CLI_OWN_MEMORY(char, text) = cli_allocate(MOST_BYTES);
   if (text == NULL) return false;
-  CLI_OWN(ls_status, status) = read_file(folder, text, MOST_BYTES);
-  if (!ls_status_is_ok(status) || !cli_json_find(text, "model", &member))
+  CLI_OWN(ls_status, status) = read_flags(path, text, MOST_BYTES);
+  if (!ls_status_is_ok(status) ||
+      (!is_any && !cli_json_find(text, "estimator", &member)) ||
+      !cli_json_find(text, "model", &member))
     return false;
   cli_json_copy(&member, model, size);
-  return true;
+  return !cli_is_library(model);  // Code is loaded if a user names it.
 }
 
 // ---- Another folder --------------------------------------------------------

@@ -3,6 +3,7 @@
 // launcher.
 #include <limits.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
@@ -83,30 +84,40 @@ static ls_status check_folder(const training *run) {
   const char *folder = ls_estimator_model_dir(run->e.estimator);
   if (run->flags->train.resume != NULL)
     return cli_estimator_was_trained(&run->e);
+  if (run->flags->train.overwrite) return ls_ok();
   LS_RETURN_IF_ERROR(cli_estimator_has_run(&run->e, &has_run));
   if (!has_run) return ls_ok();
   return LS_STATUS(LS_ALREADY_EXISTS,
-                   "there is a run in '%s': --resume %s continues it", folder,
-                   folder);
+                   "there is a run in '%s': --resume %s continues it, and "
+                   "--overwrite replaces it",
+                   folder, folder);
+}
+
+// Returns the metric of an evaluation as the estimator calls it.
+static const char *without_test(const char *metric) {
+  return metric != NULL ? metric + strlen("test_") : NULL;
 }
 
 static ls_status train_with(training *run, ls_hook *const *hooks,
                             size_t num_hooks) {
   const ls_estimator_type *type = run->e.type;
+  const ls_train_config *asked = &run->flags->train.asked;
   const ls_opt steps =
       run->steps > 0 ? (ls_opt)LS_SOME(run->steps) : (ls_opt){0};
   const ls_train_stop *stop =
       cli_signals_defer((unsigned)run->flags->train.grace);
-  if (run->flags->eval_seconds == 0)
+  const bool overwrite = run->flags->train.overwrite;
+  if (!cli_estimator_tests(run->flags))
     return ls_estimator_train(run->e.estimator,
                               &(ls_estimator_training){.input = type->train,
                                                        .max_steps = steps,
                                                        .hooks = hooks,
                                                        .num_hooks = num_hooks,
-                                                       .stop = stop},
+                                                       .stop = stop,
+                                                       .overwrite = overwrite},
                               &run->end.training);
-  const int64_t asked = run->flags->train.asked.test_steps;
-  const int64_t eval_steps = asked > 0 ? asked : type->eval_steps;
+  const int64_t eval_steps =
+      asked->test_steps > 0 ? asked->test_steps : type->eval_steps;
   const bool counted = eval_steps > 0;
   return ls_train_and_evaluate(
       run->e.estimator,
@@ -114,12 +125,17 @@ static ls_status train_with(training *run, ls_hook *const *hooks,
                        .max_steps = steps,
                        .hooks = hooks,
                        .num_hooks = num_hooks,
-                       .stop = stop},
+                       .stop = stop,
+                       .overwrite = overwrite},
       &(ls_eval_spec){.input = type->eval,
                       .steps =
                           counted ? (ls_opt)LS_SOME(eval_steps) : (ls_opt){0},
                       .whole_input = !counted,
-                      .throttle_secs = LS_SOME(run->flags->eval_seconds)},
+                      .throttle_secs = LS_SOME(run->flags->eval_seconds),
+                      .stop_early = without_test(asked->stop_early),
+                      .patience = asked->patience,
+                      .min_delta = asked->min_delta,
+                      .keep_best = without_test(asked->keep_best)},
       &run->end);
 }
 
@@ -161,7 +177,13 @@ static int report_end(const training *run) {
   char line[4 * PATH_MAX] = "";
   if (end->stopped)
     cli_estimator_resumption(run->syntax, folder, line, sizeof(line));
-  if (!run->flags->train.quiet)
+  if (run->end.stopped_early && !run->flags->train.quiet)
+    cli_say("train",
+            "stopped early after %lld steps: %s was best at step %lld, %.6g; "
+            "the run is in %s",
+            (long long)end->step, run->flags->train.asked.stop_early,
+            (long long)run->end.best_step, run->end.best, folder);
+  else if (!run->flags->train.quiet)
     cli_say("train", "%sstep %lld; the run is in %s%s%s",
             end->stopped ? "stopped at " : "", (long long)end->step, folder,
             end->stopped ? ", --resume continues it: " : "", line);
@@ -180,17 +202,28 @@ static bool check_flags(const estimator_flags *flags,
   const char *says = NULL;
   if (type->train.call == NULL)
     says = "the estimator has no input to train with (its field 'train')";
-  else if (flags->eval_seconds > 0 && type->eval.call == NULL)
-    says = "--eval-every: the estimator has no input to evaluate with (its "
-           "field 'eval')";
-  else if (asked->test_steps > 0 && flags->eval_seconds == 0)
-    says = "--test-steps is for the evaluations of --eval-every";
+  else if (cli_estimator_tests(flags) && type->eval.call == NULL)
+    says = "--eval-every, --stop-early and --keep-best: the estimator has no "
+           "input to evaluate with (its field 'eval')";
+  else if (asked->test_steps > 0 && !cli_estimator_tests(flags))
+    says = "--test-steps is for the evaluations of --eval-every, --stop-early "
+           "and --keep-best";
+  else if (asked->keep_best != NULL &&
+           strncmp(asked->keep_best, "test_", 5) != 0)
+    says = "--keep-best: checkpoints of an estimator are compared by their "
+           "evaluations, as by test_loss";
+  else if (asked->stop_early == NULL &&
+           (asked->patience != 0 || asked->min_delta != 0))
+    says = "--patience and --min-delta are for --stop-early";
   else if (train->save_seconds > 0 && train->save_steps > 0)
     says = "--save-every and --save-every-steps: give one of them";
   else if (asked->keep_every_hours != (double)(int64_t)asked->keep_every_hours)
     says = "--keep-every-hours counts whole hours of an estimator";
   else if (train->resume_step.set && train->run_folder == NULL)
     says = "--resume RUN@STEP goes on in a new folder: add --run-dir";
+  else if (train->resume_step.set && train->overwrite)
+    says = "--resume RUN@STEP goes on in a new folder: remove that of "
+           "--run-dir, instead of --overwrite";
   else if (train->tpu != NULL && asked->steps == 0 && type->train_steps == 0 &&
            !cli_is_linked(type))
     says = "--steps is missing: with --tpu a training does not end with its "
@@ -283,6 +316,7 @@ static int run_words(const cli_syntax *syntax, train_flags *train, void *user) {
   CLI_OWN(cli_kept_flags, kept) = {0};
   int code = cli_train_restart(train);
   if (code != CLI_OK) return code;
+  train->any_metric = true;
   if (!cli_train_check(train)) return CLI_USAGE;
   flags->train = *train;
   code =
@@ -305,7 +339,9 @@ int cli_estimator_train(const ls_estimator_type *type, int argc, char **argv) {
        "5m, 1h (default: the estimator's)",
        0},
       {"eval-every", CLI_COUNT, &flags->eval_seconds, "SECONDS",
-       "evaluate at the end and during training, at most this often", 1},
+       "evaluate at the end and after checkpoints, at most this often; with "
+       "--stop-early or --keep-best after each",
+       1},
   };
   return cli_with_train_flags(
       &(cli_train_words){

@@ -17,6 +17,7 @@ static struct {
   const char *command;          // Reports resizing; NULL: silent.
   cli_classes classes;
   char *normalization;
+  int64_t epoch;  // Steps of an epoch.
 } linked;
 
 // ---- Data ------------------------------------------------------------------
@@ -61,6 +62,8 @@ static ls_status open_training(const estimator_flags *flags) {
         "give %lld or less",
         (long long)config->batch_size, (long long)examples,
         (long long)examples);
+  linked.epoch =
+      ls_train_count_steps(linked.model, examples, config->batch_size, 1, 0);
   config->steps =
       ls_train_count_steps(linked.model, examples, config->batch_size,
                            config->epochs, config->steps);
@@ -92,6 +95,8 @@ ls_status cli_linked_open(const char *command, const estimator_flags *flags,
 }
 
 const ls_train_config *cli_linked_config(void) { return &linked.config; }
+
+int64_t cli_linked_epoch(void) { return linked.epoch; }
 
 void cli_linked_close(void) {
   cli_classes_release(&linked.classes);

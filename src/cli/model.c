@@ -85,20 +85,23 @@ static void find_run(const char *text, bool *is_model, char model[PATH_MAX]) {
   cli_split_step(text, folder, &step);
   snprintf(path, sizeof(path), "%s/config.json", folder);
   *is_model |= access(path, F_OK) == 0;
-  if (!*is_model && !cli_estimator_kept_model(folder, model, PATH_MAX))
+  snprintf(path, sizeof(path), "%s/estimator.json", folder);
+  if (!*is_model && !cli_estimator_kept_model(path, false, model, PATH_MAX))
     model[0] = '\0';
 }
 
 bool cli_find_estimator(const char *command, int argc, char **argv,
                         const ls_estimator_type **out_type) {
-  const char *text = NULL;
+  const char *text = NULL, *config = NULL;
   char kept[PATH_MAX] = "";
   bool is_run = false, is_linked = false;
   cli_found found = {0};
   for (int i = 0; i < argc; ++i) {
     const char *model = value_at(argc, argv, i, "--model");
     const char *resumed = value_at(argc, argv, i, "--resume");
+    const char *file = value_at(argc, argv, i, "--config");
     if (model != NULL) text = model;
+    if (file != NULL) config = file;
     is_linked |= strcmp(argv[i], "--estimator") == 0;
     if (resumed != NULL) find_run(resumed, &is_run, kept);
     // Commands other than `train` have the run folder as an operand.
@@ -106,6 +109,9 @@ bool cli_find_estimator(const char *command, int argc, char **argv,
       find_run(argv[i], &is_run, kept);
   }
   *out_type = NULL;
+  if (config != NULL && text == NULL && kept[0] == '\0' &&
+      !cli_estimator_kept_model(config, is_linked, kept, sizeof(kept)))
+    kept[0] = '\0';
   if (text == NULL && kept[0] != '\0') text = kept;
   is_linked |= kept[0] != '\0' && !cli_is_library(text);
   if (is_linked && (text == NULL || !cli_is_library(text))) {

@@ -44,23 +44,14 @@ const cli_refusals cli_use_refused_by_models = {"models", ROWS(models_use)};
 
 // ---- Estimators ------------------------------------------------------------
 static const cli_refusal estimators_train[] = {
-    {"config", "the flags of a run are in its estimator.json, which only "
-               "--resume reads: give those of a new run"},
     {"find-lr", "rates are tried with models: leave --estimator out, or train "
                 "with several rates"},
-    {"stop-early,patience,min-delta",
-     "no test follows each epoch; a program stops a training by a hook "
-     "(lockstep/early_stopping.h)"},
-    {"overwrite", "a folder with a run is never replaced: remove it, or give "
-                  "another --run-dir"},
     {"check-ranks", "compare the checkpoints of two runs, by 'lockstep diff'"},
     {"checksum,gradient-norm",
      "its run has event files, not metrics.jsonl; --save-every-steps N saves "
      "what 'lockstep diff' compares"},
     {"attest", "no chain is kept of input functions, which are code; 'lockstep "
                "checkpoint verify' checks what is saved"},
-    {"keep-best", "a checkpoint is tested after it is saved; a program exports "
-                  "the best one (estimator_export.h)"},
     {"events", "its run folder has event files without it"},
     // The last two are for estimators of shared libraries alone.
     {"optimizer,learning-rate,schedule,warmup,weight-decay,clip-norm,"

@@ -241,15 +241,21 @@ ls_status cli_runtime_open_input(int64_t threads, ls_runtime **out_runtime) {
   return ls_ok();
 }
 
-ls_status cli_recover_run(const char *path) {
+bool cli_is_overwritten(const char *path) {
   char phase[PATH_MAX];
   struct stat info;
-  CLI_OWN(ls_train_config, config) = NULL;
   const int size =
       snprintf(phase, sizeof(phase), "%s/.overwritten/phase", path);
-  if (size >= (int)sizeof(phase) || lstat(phase, &info) != 0) return ls_ok();
-  // Reading config.json settles an overwritten run.
-  return ls_train_config_read(path, &config);
+  return size < (int)sizeof(phase) && lstat(phase, &info) == 0;
+}
+
+ls_status cli_recover_run(const char *path) {
+  CLI_OWN(ls_train_config, config) = NULL;
+  if (!cli_is_overwritten(path)) return ls_ok();
+  // Reading config.json, which an estimator's run lacks, settles an overwritten
+  // run.
+  CLI_OWN(ls_status, status) = ls_train_config_read(path, &config);
+  return ls_status_code(status) == LS_NOT_FOUND ? ls_ok() : cli_give(&status);
 }
 
 ls_status cli_note_saved(const char *run_folder, ls_status status) {

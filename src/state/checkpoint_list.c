@@ -188,8 +188,10 @@ static bool is_kept(const ls_checkpoints *self, size_t i) {
   size_t newer = 0;  // Damaged checkpoints do not count.
   for (size_t k = i + 1; k < self->list.count; ++k)
     newer += !self->list.items[k].is_damaged;
+  const int64_t *step = self->options.kept_step;
   return keep == 0 || newer < (size_t)keep || is_best(self, i) ||
-         is_of_its_hours(self, i);
+         is_of_its_hours(self, i) ||
+         (step != NULL && *step > 0 && *step == self->list.items[i].step);
 }
 
 static ls_status drop_others(ls_checkpoints *self) {

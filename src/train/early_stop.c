@@ -11,44 +11,87 @@
 
 static const char state_name[] = "early stop";
 
+enum { DEFAULT_PATIENCE = 3 };
+
 // ---- The metric ------------------------------------------------------------
-ls_status ls_stop_metric_parse(const char *text, const ls_task *task,
+// Finds out if higher values of a metric are better. False: its name does not
+// say.
+static bool find_direction(const char *name, bool *out_is_high) {
+  size_t count = 0;
+  const ls_task *const *tasks = ls_tasks(&count);
+  *out_is_high = false;
+  for (size_t i = 0; i < count; ++i) {
+    if (strcmp(name, tasks[i]->metric) != 0) continue;
+    *out_is_high = !tasks[i]->less_is_better;
+    return true;
+  }
+  return strcmp(name, "loss") == 0;
+}
+
+// Parses a metric of any evaluation.
+static ls_status parse_any(const char *text, const char *way,
+                           ls_stop_metric *out) {
+  const bool is_told = find_direction(out->name, &out->is_high);
+  if (out->name[0] == '\0' || (way == NULL && !is_told))
+    return ls_invalid_argument("'%s' does not say which values are better: "
+                               "give it as %s:min or %s:max",
+                               text, text, text);
+  return ls_ok();
+}
+
+// Parses a metric of a run with a task.
+static ls_status parse_of_task(const char *text, const ls_task *task,
                                ls_stop_metric *out) {
   char metric[sizeof(out->name)];
-  const char *const names[] = {"test_loss", metric};
-  const size_t size = strcspn(text, ":");
-  const char *way = text[size] == ':' ? text + size + 1 : NULL;
-  *out = (ls_stop_metric){0};
   snprintf(metric, sizeof(metric), "test_%s", task->metric);
-  for (size_t i = 0; i < LS_COUNT_OF(names); ++i) {
-    if (strlen(names[i]) == size && memcmp(names[i], text, size) == 0)
-      snprintf(out->name, sizeof(out->name), "%s", names[i]);
-  }
+  const bool is_loss = strcmp(out->name, "test_loss") == 0;
+  out->is_high = !is_loss && !task->less_is_better;
+  return is_loss || strcmp(out->name, metric) == 0
+             ? ls_ok()
+             : ls_invalid_argument(
+                   "a run stops early by test_loss or %s, with :min or :max "
+                   "after it, not by '%s'",
+                   metric, text);
+}
+
+static ls_status parse_metric(const char *text, const ls_task *task,
+                              ls_stop_metric *out) {
+  const char *way = strchr(text, ':');
   const bool is_known =
-      way == NULL || strcmp(way, "min") == 0 || strcmp(way, "max") == 0;
-  if (out->name[0] == '\0' || !is_known)
-    return ls_invalid_argument(
-        "a run stops early by test_loss or %s, with :min or :max after it, not "
-        "by '%s'",
-        metric, text);
-  out->is_high = way != NULL ? strcmp(way, "max") == 0
-                             : strcmp(out->name, "test_loss") != 0 &&
-                                   !task->less_is_better;
+      way == NULL || strcmp(way, ":min") == 0 || strcmp(way, ":max") == 0;
+  snprintf(out->name, sizeof(out->name), "%.*s",
+           is_known ? (int)strcspn(text, ":") : (int)strlen(text), text);
+  LS_RETURN_IF_ERROR(task != NULL ? parse_of_task(text, task, out)
+                                  : parse_any(text, way, out));
+  if (way != NULL) out->is_high = strcmp(way, ":max") == 0;
   return ls_ok();
+}
+
+ls_status ls_stop_metric_parse(const char *text, int64_t patience,
+                               double min_delta, const ls_task *task,
+                               ls_stop_metric *out) {
+  *out = (ls_stop_metric){.patience = patience, .min_delta = min_delta};
+  if (patience < 0 || !(min_delta >= 0))
+    return ls_invalid_argument(
+        "patience is %lld and min_delta %g, expected 0 or more",
+        (long long)patience, min_delta);
+  if (text == NULL || text[0] == '\0')
+    return patience == 0 && min_delta == 0
+               ? ls_ok()
+               : ls_invalid_argument("patience and min_delta are for "
+                                     "stop_early");
+  if (patience == 0) out->patience = DEFAULT_PATIENCE;
+  return parse_metric(text, task, out);
 }
 
 // ---- Counting --------------------------------------------------------------
 void ls_early_stop_count(ls_early_stop *self, const ls_stop_metric *metric,
-                         const ls_train_options *options, int64_t step,
-                         const ls_evaluation *evaluation) {
+                         int64_t step, double value) {
   if (step > self->step) {
-    const double value = strcmp(metric->name, "test_loss") == 0
-                             ? evaluation->loss
-                             : evaluation->accuracy;
     const double gain =
         metric->is_high ? value - self->best : self->best - value;
     const bool is_better =
-        self->best_step == 0 || gain > options->min_delta || isnan(self->best);
+        self->best_step == 0 || gain > metric->min_delta || isnan(self->best);
     self->step = step;
     ++self->waited;
     if (is_better && !isnan(value)) {
@@ -58,7 +101,7 @@ void ls_early_stop_count(ls_early_stop *self, const ls_stop_metric *metric,
     }
   }
   // A run that is resumed may have another patience.
-  self->is_over = self->waited >= options->patience;
+  self->is_over = self->waited >= metric->patience;
 }
 
 // ---- State -----------------------------------------------------------------

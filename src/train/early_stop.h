@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Early stopping: a run ends once its evaluations have not become better for
-// so many epochs.
+// so many epochs, that of an estimator for so many evaluations.
 #ifndef LS_TRAIN_EARLY_STOP_H_
 #define LS_TRAIN_EARLY_STOP_H_
 
@@ -16,21 +16,26 @@ typedef struct ls_early_stop {
   bool is_over;  // The run ends.
 } ls_early_stop;
 
-// Metric of a rule, "test_loss" or "test_accuracy:max".
+// Metric of a rule, "test_loss" or "test_accuracy:max". No name: no rule.
 typedef struct ls_stop_metric {
   char name[40];
   bool is_high;  // Higher values are better.
+  int64_t patience;
+  double min_delta;
 } ls_stop_metric;
-// Parses the rule of the options, which is not NULL.
-//   LS_INVALID_ARGUMENT  another metric, or another word after the colon.
-LS_MUST_USE ls_status ls_stop_metric_parse(const char *text,
+// Parses the rule of the options; NULL and "": none. Without a task it is about
+// any metric of an estimator's evaluations: "loss", "f1:max".
+//   LS_INVALID_ARGUMENT  another metric, or another word after the colon;
+//                        numbers below 0, or without a metric.
+LS_MUST_USE ls_status ls_stop_metric_parse(const char *text, int64_t patience,
+                                           double min_delta,
                                            const ls_task *task,
                                            ls_stop_metric *out);
 
-// Counts an evaluation, unless it is that of a step which was counted.
+// Counts the value of an evaluation, unless it is that of a step which was
+// counted.
 void ls_early_stop_count(ls_early_stop *self, const ls_stop_metric *metric,
-                         const ls_train_options *options, int64_t step,
-                         const ls_evaluation *evaluation);
+                         int64_t step, double value);
 
 // Save the state in a checkpoint, and restore it. A state of another metric,
 // or none, leaves `self` as it is.

@@ -223,8 +223,10 @@ static ls_status count_test(void *state, ls_run_context *context) {
   const ls_run_plan *plan = &loop->plan;
   if (plan->options.stop_early != NULL && loop->tested >= 0 &&
       loop->tested == context->steps)
-    ls_early_stop_count(&loop->saves.early, &plan->stop, &plan->options,
-                        loop->tested, &loop->test);
+    ls_early_stop_count(&loop->saves.early, &plan->stop, loop->tested,
+                        strcmp(plan->stop.name, "test_loss") == 0
+                            ? loop->test.loss
+                            : loop->test.accuracy);
   return ls_ok();
 }
 

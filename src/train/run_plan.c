@@ -8,7 +8,7 @@
 #include "lockstep/tasks.h"
 #include "lockstep/training_parts.h"
 
-enum { DEFAULT_KEEP = 5, DEFAULT_PATIENCE = 3 };
+enum { DEFAULT_KEEP = 5 };
 
 int64_t ls_train_count_steps(const ls_model_type *type, int64_t train_size,
                              int64_t batch_size, int64_t epochs,
@@ -55,21 +55,14 @@ static ls_status check_keeping(const ls_train_options *o) {
 static ls_status plan_stop(ls_run_plan *plan) {
   ls_train_options *o = &plan->options;
   if (o->stop_early != NULL && o->stop_early[0] == '\0') o->stop_early = NULL;
-  if (o->patience < 0 || !(o->min_delta >= 0))
-    return ls_invalid_argument(
-        "patience is %lld and min_delta %g, expected 0 or more",
-        (long long)o->patience, o->min_delta);
-  if (o->stop_early == NULL)
-    return o->patience == 0 && o->min_delta == 0
-               ? ls_ok()
-               : ls_invalid_argument("patience and min_delta are for "
-                                     "stop_early");
-  LS_RETURN_IF_ERROR(ls_stop_metric_parse(
-      o->stop_early, ls_model_type_task(o->model->type), &plan->stop));
+  LS_RETURN_IF_ERROR(
+      ls_stop_metric_parse(o->stop_early, o->patience, o->min_delta,
+                           ls_model_type_task(o->model->type), &plan->stop));
+  if (o->stop_early == NULL) return ls_ok();
   if (o->test == NULL)
     return ls_invalid_argument("stop_early is '%s', but there is no test set",
                                o->stop_early);
-  if (o->patience == 0) o->patience = DEFAULT_PATIENCE;
+  o->patience = plan->stop.patience;
   if (o->keep_best == NULL) o->keep_best = plan->stop.name;
   return ls_ok();
 }

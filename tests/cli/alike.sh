@@ -125,7 +125,7 @@ row other  .          .      estimator
 row .      same       .      estimator
 row .      .          same   estimator
 row same   same       no     data synthetic
-row other  no         no     config one.json
+row other  other      other  config one.json
 row other  other      no     task regression
 row other  other      no     outputs 3
 row same   same       same   threads 2
@@ -152,12 +152,14 @@ row same   no         no     check-ranks 1
 row same   no         no     checksum 1
 row same   no         no     gradient-norm
 row same   no         no     attest
-row same   no         no     keep-best loss
+row same   .          .      keep-best loss
+row .      compared_by_their_evaluations compared_by_their_evaluations keep-best loss
+row same   same       same   keep-best test_loss
 row same   no         no     events
-row same   no         no     stop-early test_loss
-row same   no         no     patience 2 --stop-early test_loss
-row same   no         no     min-delta 1 --stop-early test_loss
-row same   no         no     overwrite
+row same   same       same   stop-early test_loss
+row same   same       same   patience 2 --stop-early test_loss
+row same   same       same   min-delta 1 --stop-early test_loss
+row same   same       same   overwrite
 row other  other      no     optimizer adam
 row other  other      no     learning-rate 0.5
 row other  .          .      schedule constant

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // lockstep train --config: flags from a JSON object, such as a run's
-// config.json.
+// config.json, or the estimator.json of an estimator's.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -123,7 +123,11 @@ static bool refuse_value(const config_file *file, const cli_member *member,
 
 // Returns true if the value says that the flag is not given, as config.json
 // says by "" and 0; or that the model has a schedule of its own.
-static bool is_default(const cli_option *option, const char *text) {
+static bool is_default(const cli_syntax *syntax, const cli_option *option,
+                       const char *text) {
+  // An estimator has no replicas, unless some are wanted.
+  if (syntax->subject != NULL && strcmp(option->name, "replicas") == 0)
+    return strcmp(text, "1") == 0;
   if (option->kind == CLI_COUNT)
     return option->least > 0 && strcmp(text, "0") == 0;
   if (option->kind == CLI_REAL) return strtod(text, NULL) == 0;
@@ -151,7 +155,7 @@ static bool set_flag(config_file *file, const cli_option *option,
   // config.json has bf16 and bf16-direct, of which --precision is a part.
   if (strcmp(option->name, "math") == 0 && strncmp(text, "bf16", 4) == 0)
     text += text[4] == '-' ? 5 : 4;
-  return is_default(option, text) ||
+  return is_default(file->syntax, option, text) ||
          cli_option_set(option, text, wanted, sizeof(wanted)) ||
          refuse_value(file, member, wanted);
 }
@@ -182,15 +186,47 @@ static bool is_found(const char *name) {
          strcmp(name, "categories") == 0 || strcmp(name, "inputs") == 0;
 }
 
+// Checks that a file of an estimator's run is for that estimator.
+static bool check_estimator(const config_file *file, const cli_member *member) {
+  const char *subject = file->syntax->subject;
+  const size_t size = member->value_size;
+  if (subject != NULL && (*member->value != '"' ||
+                          (strlen(subject) == size - 2 &&
+                           memcmp(subject, member->value + 1, size - 2) == 0)))
+    return true;
+  return cli_refuse("train",
+                    "'%s' is for the estimator %.*s, this is %s%s: give that "
+                    "by --model, or a model of the library by --estimator",
+                    file->path, size < 200 ? (int)size : 200, member->value,
+                    subject != NULL ? "for " : "no estimator",
+                    subject != NULL ? subject : "");
+}
+
+// Refuses a flag that the command lacks, unless it is not given.
+static bool refuse_flag(const config_file *file, const cli_member *member,
+                        const char *name) {
+  const cli_refusals *refused = &file->syntax->refused;
+  const char *reason = cli_refusal_find(refused, name, strlen(name));
+  const char *const nothing[] = {"\"\"", "0", "false"};
+  if (reason == NULL) return refuse_member(file, member);
+  for (size_t i = 0; i < sizeof(nothing) / sizeof(*nothing); ++i)
+    if (strlen(nothing[i]) == member->value_size &&
+        memcmp(nothing[i], member->value, member->value_size) == 0)
+      return true;
+  return cli_refuse("train", "'%s': --%s is not for %s: %s", file->path, name,
+                    refused->kind, reason);
+}
+
 static bool take_member(config_file *file, const cli_member *member) {
   char name[MOST_NAME];
   name_flag(member, name);
+  if (strcmp(name, "estimator") == 0) return check_estimator(file, member);
   if (is_found(name) || is_replaced(file, name)) return true;
   if (strcmp(name, "normalize") == 0) return take_normalization(file, member);
   const cli_option *option = cli_option_find(file->syntax, name, strlen(name));
   return option != NULL && option->value != &file->flags->config
              ? set_flag(file, option, member)
-             : refuse_member(file, member);
+             : refuse_flag(file, member, name);
 }
 
 // ---- The file --------------------------------------------------------------

@@ -134,6 +134,11 @@ static bool check_warm_start(const train_flags *flags) {
   return good;
 }
 
+// Returns true for a metric of an estimator's evaluations.
+static bool is_of_evaluation(const train_flags *flags, const char *name) {
+  return flags->any_metric && strncmp(name, "test_", 5) == 0 && name[5] != '\0';
+}
+
 // Checks the metric of --stop-early, with or without :min or :max, and the
 // flags that need one.
 static bool check_stop_early(const train_flags *flags) {
@@ -141,13 +146,14 @@ static bool check_stop_early(const train_flags *flags) {
                                         "test_mae"};
   const ls_train_config *asked = &flags->asked;
   if (asked->stop_early != NULL) {
-    char name[32];
+    char name[64];
     const char *way = strchr(asked->stop_early, ':');
     const bool is_known =
         way == NULL || strcmp(way, ":min") == 0 || strcmp(way, ":max") == 0;
     snprintf(name, sizeof(name), "%s", asked->stop_early);
     if (is_known) name[strcspn(name, ":")] = '\0';
-    return cli_choose("train", "stop-early", name, metrics, 3);
+    return is_of_evaluation(flags, name) ||
+           cli_choose("train", "stop-early", name, metrics, 3);
   }
   // A resumed run may have the metric.
   if (flags->resume != NULL || (asked->patience == 0 && asked->min_delta == 0))
@@ -201,7 +207,7 @@ bool cli_train_check(train_flags *flags) {
     return cli_refuse("train",
                       "--split is '%g', expected a number between 0 and 1",
                       asked->split);
-  if (asked->keep_best != NULL &&
+  if (asked->keep_best != NULL && !is_of_evaluation(flags, asked->keep_best) &&
       !cli_choose("train", "keep-best", asked->keep_best, metrics, 6))
     return false;
   if (!cli_check_task("train", asked->task) || !take_label(flags)) return false;

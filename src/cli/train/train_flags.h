@@ -45,6 +45,7 @@ typedef struct train_flags {
   int64_t save_seconds, save_steps, grace, iterations, check_ranks, checksum;
   bool overwrite, quiet, inexact, attest;
   bool gradient_norm, normalize, flip;
+  bool any_metric;          // An estimator's evaluations have any metrics.
   double spike;             // --find-spike; 0: not given.
   bool estimator;           // Used by cli_find_estimator only.
   cli_again *again;         // NULL: trains.

@@ -32,8 +32,9 @@ static size_t list_options(train_flags *flags, const cli_syntax *syntax,
   ls_train_config *asked = &flags->asked;
   const cli_option options[] = {
       {"config", CLI_TEXT, &flags->config, "FILE",
-       "flags from a file: a run's config.json, to train as that run was, or "
-       "one written by hand, {\"model\":\"cnn\", \"batch_size\":64}; flags of "
+       "flags from a file: a run's config.json, or estimator.json, to train as "
+       "that run was, or one written by hand, {\"model\":\"cnn\", "
+       "\"batch_size\":64}; flags of "
        "the command line win",
        0},
       {"model", CLI_TEXT, &asked->model, "NAME",

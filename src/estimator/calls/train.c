@@ -9,7 +9,7 @@
 #include "estimator/calls/job.h"
 #include "estimator/hooks/progress_hooks.h"
 #include "lockstep/ops.h"
-#include "train/folder/folder_lock.h"
+#include "train/folder/run_folder.h"
 #include "train/hooks/hook.h"
 #include "train/hooks/saving.h"
 
@@ -51,26 +51,21 @@ static ls_status is_done(const ls_estimator *self,
   return ls_ok();
 }
 
-// Locks the model folder for as long as the training lasts; makes it. A worker
-// of a cluster, which is not its chief, shares the folder with others.
-static ls_status lock_folder(const ls_estimator *self, ls_folder_lock *lock) {
-  const ls_file_system *files = ls_runtime_files(self->runtime);
-  if (!ls_estimator_run_values(self)->is_chief) return ls_ok();
-  LS_RETURN_IF_ERROR(files->make_directories(files->user, self->model_dir));
-  return ls_folder_lock_take(lock, self->runtime, self->model_dir);
-}
-
-// Begins a training: locks its folder, unless nothing is left to train, for
-// which it sets `*out_done`.
+// Begins a training: locks its folder for as long as it lasts, unless nothing
+// is left to train, for which it sets `*out_done`. A worker of a cluster, which
+// is not its chief, shares the folder with others.
 static ls_status begin_training(const ls_estimator *self,
                                 const ls_estimator_training *t,
-                                ls_folder_lock *lock, bool *out_done,
+                                ls_run_folder *folder, bool *out_done,
                                 int64_t *out_step) {
   int64_t newest = -1, locked_newest = -1;
-  LS_RETURN_IF_ERROR(ls_estimator_newest_step(self, &newest));
-  LS_RETURN_IF_ERROR(is_done(self, t, out_done, out_step));
+  if (!t->overwrite) {
+    LS_RETURN_IF_ERROR(ls_estimator_newest_step(self, &newest));
+    LS_RETURN_IF_ERROR(is_done(self, t, out_done, out_step));
+  }
   if (*out_done) return ls_ok();
-  LS_RETURN_IF_ERROR(lock_folder(self, lock));
+  if (ls_estimator_run_values(self)->is_chief)
+    LS_RETURN_IF_ERROR(ls_run_folder_claim(folder, t->overwrite));
   // Another process may have saved until then.
   LS_RETURN_IF_ERROR(ls_estimator_newest_step(self, &locked_newest));
   return locked_newest == newest ? ls_ok()
@@ -80,21 +75,21 @@ static ls_status begin_training(const ls_estimator *self,
 // Lets rank 0 decide for all ranks, whose folders may differ for a moment.
 static ls_status begin_everywhere(const ls_estimator *self,
                                   const ls_estimator_training *t,
-                                  ls_folder_lock *lock, bool *out_done,
+                                  ls_run_folder *folder, bool *out_done,
                                   int64_t *out_step) {
   const ls_plan *plan = NULL;
   ls_status status = ls_plans_get(self->plans, LS_MODE_TRAIN, false, &plan);
   if (ls_status_is_ok(status)) status = ls_plan_check_ranks(plan);
   if (!ls_status_is_ok(status) || ls_plan_ranks(plan) == NULL)
     return ls_status_is_ok(status)
-               ? begin_training(self, t, lock, out_done, out_step)
+               ? begin_training(self, t, folder, out_done, out_step)
                : status;
   LS_OWN(ls_ranks, ranks) = {0};
   int64_t found[2] = {0};
   LS_RETURN_IF_ERROR(
       ls_ranks_init(&ranks, self->runtime, "a training of an estimator", 0));
   if (ls_plan_leads(plan))
-    status = begin_training(self, t, lock, out_done, out_step);
+    status = begin_training(self, t, folder, out_done, out_step);
   found[0] = *out_done;
   found[1] = *out_step;
   LS_RETURN_IF_ERROR(ls_ranks_agree(&ranks, status));
@@ -178,7 +173,12 @@ static ls_status add_saver(ls_job *job, const ls_estimator_training *t) {
   job->user_saves =
       ls_hooks_have_saver(spec->training_hooks, spec->num_training_hooks) ||
       ls_hooks_have_saver(t->hooks, t->num_hooks);
-  if ((!by_steps && !by_seconds) || job->user_saves) return ls_ok();
+  if ((!by_steps && !by_seconds) || job->user_saves)
+    return t->kept_step == NULL ? ls_ok()
+                                : ls_failed_precondition(
+                                      "a checkpoint shall be kept (keep_best, "
+                                      "kept_step), and the estimator itself "
+                                      "saves none");
   LS_RETURN_IF_ERROR(ls_saver_hook(
       &(ls_saver_hook_options){
           .folder = job->estimator->model_dir,
@@ -193,6 +193,7 @@ static ls_status add_saver(ls_job *job, const ls_estimator_training *t) {
           .steps_per_run = LS_SOME(steps_per_run(job)),
           .keep = config->keep_checkpoint_max,
           .keep_every_hours = kept_hours(config),
+          .kept_step = t->kept_step,
           .graph_text =
               config->checkpoint_save_graph_def ? LS_FLAG_ON : LS_FLAG_OFF,
       },
@@ -326,12 +327,26 @@ static ls_status train_once(ls_estimator *self, const ls_estimator_training *t,
   return ls_job_end(&job, "training_loop", status);
 }
 
+// Trains in the folder; `end` is zeroed.
+static ls_status train_in(ls_estimator *self, const ls_estimator_training *t,
+                          ls_run_folder *folder, ls_training_end *end) {
+  bool done = false, again = false;
+  int64_t step = -1;
+  LS_RETURN_IF_ERROR(begin_everywhere(self, t, folder, &done, &step));
+  end->step = step;
+  if (done) return ls_ok();
+  LS_RETURN_IF_ERROR(train_once(self, t, step, false, end, &again));
+  if (again) LS_RETURN_IF_ERROR(train_once(self, t, step, true, end, &again));
+  if (!end->has_loss)
+    ls_runtime_log(self->runtime, LS_LOG_WARNING, "estimator",
+                   "training has made no step");
+  return ls_ok();
+}
+
 ls_status ls_estimator_train(ls_estimator *estimator,
                              const ls_estimator_training *training,
                              ls_training_end *out_end) {
   ls_training_end end = {0};
-  bool done = false, again = false;
-  int64_t step = -1;
   if (out_end != NULL) *out_end = end;
   LS_REQUIRE(estimator);
   LS_REQUIRE(training);
@@ -339,19 +354,10 @@ ls_status ls_estimator_train(ls_estimator *estimator,
       ls_hooks_check("hooks", training->hooks, training->num_hooks));
   LS_REQUIRE_ITEMS(training->listeners, training->num_listeners);
   LS_RETURN_IF_ERROR(train_check(estimator, training));
-  LS_OWN(ls_folder_lock, lock) = {0};
-  LS_RETURN_IF_ERROR(
-      begin_everywhere(estimator, training, &lock, &done, &step));
-  end.step = step;
-  if (!done)
-    LS_RETURN_IF_ERROR(
-        train_once(estimator, training, step, false, &end, &again));
-  if (again)
-    LS_RETURN_IF_ERROR(
-        train_once(estimator, training, step, true, &end, &again));
-  if (!done && !end.has_loss)
-    ls_runtime_log(estimator->runtime, LS_LOG_WARNING, "estimator",
-                   "training has made no step");
+  LS_OWN(ls_run_folder, folder) = {0};
+  ls_run_folder_init(&folder, estimator->runtime, estimator->model_dir);
+  LS_RETURN_IF_ERROR(ls_run_folder_settle(
+      &folder, train_in(estimator, training, &folder, &end)));
   if (out_end != NULL) *out_end = end;
   return ls_ok();
 }

@@ -5,7 +5,7 @@
 
 #include "base/require.h"
 #include "base/runtime_internal.h"
-#include "estimator/calls/estimator.h"
+#include "estimator/calls/judges.h"
 #include "estimator/config/config.h"
 #include "train/hooks/hook.h"
 
@@ -245,7 +245,29 @@ typedef struct local {
   bool has_ended;  // True if the model was evaluated at the training's end.
   int64_t last;    // Time of the last evaluation or of the first checkpoint.
   int64_t evaluated;  // Step of the last evaluation.
+  ls_judges judges;
 } local;
+
+// Lets the judges see an evaluation that rank 0 has made, if it was complete.
+static ls_status judge_evaluation(local *self, int64_t before, int64_t step) {
+  const ls_train_and_evaluation *made = self->evaluator.out;
+  ls_ranks *ranks = &self->evaluator.ranks;
+  const bool sees = ls_judges_any(&self->judges) &&
+                    made->num_evaluations > before && ls_ranks_own(ranks) == 0;
+  LS_RETURN_IF_ERROR(ls_ranks_agree(
+      ranks,
+      sees ? ls_judges_count(&self->judges, made->metrics, step) : ls_ok()));
+  return ls_ranks_send(ranks, &self->judges, sizeof(self->judges));
+}
+
+// Returns true if the training was stopped before the evaluation of a
+// checkpoint that the judges wait for.
+static bool has_missed(const local *self, int64_t step) {
+  const ls_opt every = ls_estimator_run_values(self->evaluator.estimator)
+                           ->save_checkpoints_steps;
+  return ls_judges_any(&self->judges) && step > self->judges.keep.state.step &&
+         every.set && every.value > 0 && step % every.value == 0;
+}
 
 // Evaluates now, unless a stop was requested, which would end the evaluation
 // early.
@@ -254,10 +276,11 @@ static ls_status evaluate_now(local *self, int64_t step) {
   ls_ranks *ranks = &self->evaluator.ranks;
   LS_RETURN_IF_ERROR(ls_ranks_any(ranks, stops, &stops));
   if (stops) return ls_ok();
+  const int64_t before = self->evaluator.out->num_evaluations;
   LS_RETURN_IF_ERROR(eval_rounds_run(&self->evaluator, &is_new));
   self->last = ls_runtime_now(self->runtime);
   self->evaluated = step;
-  return is_new ? ls_ok()
+  return is_new ? judge_evaluation(self, before, step)
                 : ls_failed_precondition(
                       "There was no new checkpoint after the training, in "
                       "model_dir: %s",
@@ -271,7 +294,7 @@ static ls_status after_save(void *user, ls_session *session, int64_t step,
   if (!self->has_first) {
     self->has_first = true;
     self->last = ls_runtime_now(self->runtime);
-    return ls_ok();
+    if (!has_missed(self, step)) return ls_ok();
   }
   if (self->evaluated == step || (!self->between && !self->leads))
     return ls_ok();
@@ -286,7 +309,11 @@ static ls_status after_save(void *user, ls_session *session, int64_t step,
                    (long long)step, (long long)(self->throttle / SECOND));
     return ls_ok();
   }
-  if (!self->between) return evaluate_now(self, step);
+  if (!self->between) {
+    LS_RETURN_IF_ERROR(evaluate_now(self, step));
+    *out_stop = self->judges.stop.state.is_over;
+    return ls_ok();
+  }
   self->wants = true;
   *out_stop = true;
   return ls_ok();
@@ -304,13 +331,18 @@ static ls_status train_once(local *self, const ls_save_listener *listeners,
                             size_t count, ls_training_end *end) {
   return ls_estimator_train(
       self->evaluator.estimator,
-      &(ls_estimator_training){.input = self->train->input,
-                               .max_steps = self->train->max_steps,
-                               .hooks = self->train->hooks,
-                               .num_hooks = self->train->num_hooks,
-                               .listeners = listeners,
-                               .num_listeners = count,
-                               .stop = self->train->stop},
+      &(ls_estimator_training){
+          .input = self->train->input,
+          .max_steps = self->train->max_steps,
+          .hooks = self->train->hooks,
+          .num_hooks = self->train->num_hooks,
+          .listeners = listeners,
+          .num_listeners = count,
+          .stop = self->train->stop,
+          .overwrite = self->train->overwrite && !self->has_first,
+          .kept_step = ls_judges_any(&self->judges)
+                           ? &self->judges.keep.state.best_step
+                           : NULL},
       end);
 }
 
@@ -333,6 +365,7 @@ static ls_status train_in_parts(local *self, const ls_save_listener *listeners,
         self->evaluated != part.step)
       LS_RETURN_IF_ERROR(evaluate_now(self, part.step));
   } while (self->wants && !end->stopped && !end->input_ended &&
+           !self->judges.stop.state.is_over &&
            !(self->train->max_steps.set &&
              end->step >= self->train->max_steps.value));
   return ls_ok();
@@ -366,6 +399,33 @@ static ls_status find_ways(const ls_estimator *e, local *self) {
                        : ls_plan_check_ranks(evaluation);
 }
 
+// Lets the judges recall evaluations of the checkpoint's steps; rank 0 does for
+// all.
+static ls_status recall(local *self, int64_t *out_step) {
+  const ls_eval_spec *eval = self->evaluator.eval;
+  const ls_estimator *estimator = self->evaluator.estimator;
+  LS_OWN(ls_ranks, ranks) = {0};
+  const ls_plan *plan = NULL;
+  LS_RETURN_IF_ERROR(ls_judges_init(&self->judges, eval));
+  if (!ls_judges_any(&self->judges)) return ls_ok();
+  LS_RETURN_IF_ERROR(
+      ls_plans_get(estimator->plans, LS_MODE_TRAIN, false, &plan));
+  if (ls_plan_ranks(plan) != NULL)
+    LS_RETURN_IF_ERROR(
+        ls_ranks_init(&ranks, self->runtime, "evaluations of an estimator", 0));
+  ls_status status = ls_ok();
+  *out_step = -1;
+  if (ls_ranks_own(&ranks) == 0 && !self->train->overwrite) {
+    status = ls_estimator_whole_step(estimator, false, out_step);
+    if (ls_status_is_ok(status))
+      status =
+          ls_judges_recall(&self->judges, estimator, eval->name, *out_step);
+  }
+  LS_RETURN_IF_ERROR(ls_ranks_agree(&ranks, status));
+  LS_RETURN_IF_ERROR(ls_ranks_send(&ranks, out_step, sizeof(*out_step)));
+  return ls_ranks_send(&ranks, &self->judges, sizeof(self->judges));
+}
+
 static ls_status train_and_evaluate(ls_estimator *estimator,
                                     const ls_train_spec *train,
                                     const ls_eval_spec *eval,
@@ -380,7 +440,15 @@ static ls_status train_and_evaluate(ls_estimator *estimator,
                 .throttle = eval_rounds_throttle(eval),
                 .evaluated = -1};
   ls_status status = find_ways(estimator, &self);
-  if (ls_status_is_ok(status)) status = run_local(&self, &out->training);
+  if (ls_status_is_ok(status)) status = recall(&self, &out->training.step);
+  if (ls_status_is_ok(status) && !self.judges.stop.state.is_over)
+    status = run_local(&self, &out->training);
+  const ls_judge *judge = self.judges.stop.metric.name[0] != '\0'
+                              ? &self.judges.stop
+                              : &self.judges.keep;
+  out->best_step = judge->state.best_step;
+  out->best = judge->state.best;
+  out->stopped_early = self.judges.stop.state.is_over;
   eval_rounds_deinit(&self.evaluator);
   return status;
 }
@@ -411,7 +479,8 @@ static ls_status train_alone(ls_estimator *estimator,
                                .num_hooks = train->num_hooks,
                                .listeners = train->listeners,
                                .num_listeners = train->num_listeners,
-                               .stop = train->stop},
+                               .stop = train->stop,
+                               .overwrite = train->overwrite},
       &out->training);
 }
 
@@ -440,11 +509,16 @@ static ls_status train_and_evaluate_run(ls_estimator *estimator,
                                         ls_train_and_evaluation *out) {
   const ls_run_values *config = ls_estimator_run_values(estimator);
   const char *task = config->task_type;
-  if (strcmp(task, "evaluator") == 0)
-    return evaluate_alone(estimator, train, eval, out);
   const bool alone = config->cluster == NULL || config->cluster->num_jobs == 0;
-  if (alone || strcmp(task, "master") == 0)
+  const bool evaluates = strcmp(task, "evaluator") == 0;
+  if (!evaluates && (alone || strcmp(task, "master") == 0))
     return train_and_evaluate(estimator, train, eval, out);
+  if (eval->stop_early != NULL || eval->keep_best != NULL)
+    return ls_unimplemented(
+        "stop_early and keep_best of an evaluation in task '%s': they are for "
+        "trainings in one process; ls_early_stopping_hook ends others",
+        task);
+  if (evaluates) return evaluate_alone(estimator, train, eval, out);
   if (strcmp(task, "chief") == 0 || strcmp(task, "worker") == 0)
     return train_alone(estimator, train, out);
   return ls_unimplemented("there is no task type '%s': the types are chief, "

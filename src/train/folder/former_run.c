@@ -17,13 +17,14 @@ typedef enum phase { PHASE_NONE, PHASE_MOVING, PHASE_WHOLE, PHASE_DONE } phase;
 static const char *const phase_texts[] = {"", "moving\n", "whole\n", "done\n"};
 
 // Folders of a run's files, each after its parent.
-static const struct {
+typedef struct run_part {
   const char *path;
   bool (*owns)(const char *name);  // NULL: contains only folders.
-} parts[] = {{"", ls_run_folder_owns},
-             {"/events", NULL},
-             {"/events/train", ls_run_events_owns},
-             {"/events/test", ls_run_events_owns}};
+} run_part;
+static const run_part parts[] = {{"", ls_run_folder_owns},
+                                 {"/events", NULL},
+                                 {"/events/train", ls_run_events_owns},
+                                 {"/events/test", ls_run_events_owns}};
 
 typedef struct mover {
   ls_runtime *runtime;
@@ -82,9 +83,9 @@ static ls_status make_part(mover *self, const char *to, const char *part) {
   return ls_folder_make_own(self->runtime, ls_text_data(&self->to));
 }
 
-static ls_status move_files(mover *self, size_t part, const char *from,
+static ls_status move_files(mover *self, const run_part *part, const char *from,
                             const char *to) {
-  const char *path = parts[part].path;
+  const char *path = part->path;
   ls_allocator *allocator = ls_runtime_allocator(self->runtime);
   LS_OWN_MEMORY(allocator, ls_file_entry, entries) = NULL;
   size_t count = 0;
@@ -93,14 +94,14 @@ static ls_status move_files(mover *self, size_t part, const char *from,
                                        ls_text_data(&self->from), allocator,
                                        &entries, &count));
   for (size_t i = 0; i < count; ++i)
-    if (!entries[i].is_folder && parts[part].owns(entries[i].name))
+    if (!entries[i].is_folder && part->owns(entries[i].name))
       LS_RETURN_IF_ERROR(move_file(self, entries[i].name, from, to, path));
   return ls_ok();
 }
 
-static ls_status move_part(mover *self, size_t part, const char *from,
+static ls_status move_part(mover *self, const run_part *part, const char *from,
                            const char *to) {
-  const char *path = parts[part].path;
+  const char *path = part->path;
   bool exists = true;
   if (path[0] != '\0') {
     LS_RETURN_IF_ERROR(has_path(self, from, path, &exists));
@@ -109,14 +110,40 @@ static ls_status move_part(mover *self, size_t part, const char *from,
         ls_folder_check_own(self->runtime, ls_text_data(&self->from)));
   }
   LS_RETURN_IF_ERROR(make_part(self, to, path));
-  return parts[part].owns == NULL ? ls_ok() : move_files(self, part, from, to);
+  return part->owns == NULL ? ls_ok() : move_files(self, part, from, to);
+}
+
+// Moves the event files of an estimator's evaluations, in eval and eval_NAME.
+static ls_status move_evaluations(mover *self, const char *from,
+                                  const char *to) {
+  ls_allocator *allocator = ls_runtime_allocator(self->runtime);
+  LS_OWN_MEMORY(allocator, ls_file_entry, entries) = NULL;
+  LS_OWN(ls_text, path) = {.allocator = allocator};
+  size_t count = 0;
+  LS_RETURN_IF_ERROR(former_run_print_path(self, from, "", &self->from));
+  LS_RETURN_IF_ERROR(self->files->list(self->files->user,
+                                       ls_text_data(&self->from), allocator,
+                                       &entries, &count));
+  for (size_t i = 0; i < count; ++i) {
+    const char *name = entries[i].name;
+    if (!entries[i].is_folder ||
+        (strcmp(name, "eval") != 0 && strncmp(name, "eval_", 5) != 0))
+      continue;
+    ls_text_clear(&path);
+    LS_RETURN_IF_ERROR(append_name(&path, name));
+    LS_RETURN_IF_ERROR(move_part(
+        self, &(run_part){ls_text_data(&path), ls_run_events_owns}, from, to));
+    remove_empty(self, from, ls_text_data(&path));
+  }
+  return ls_ok();
 }
 
 // Moves the files of a run, or removes them; also removes event folders that
 // are empty then.
 static ls_status move_run(mover *self, const char *from, const char *to) {
   for (size_t i = 0; i < LS_COUNT_OF(parts); ++i)
-    LS_RETURN_IF_ERROR(move_part(self, i, from, to));
+    LS_RETURN_IF_ERROR(move_part(self, &parts[i], from, to));
+  LS_RETURN_IF_ERROR(move_evaluations(self, from, to));
   for (size_t i = LS_COUNT_OF(parts) - 1; i > 0; --i)
     remove_empty(self, from, parts[i].path);
   return ls_ok();
@@ -166,12 +193,17 @@ static ls_status former_run_drop(mover *self) {
 }
 
 // ---- Settling --------------------------------------------------------------
-// Finds out if the new run has a checkpoint, or a final model without one, if
-// its saves failed.
+// Finds out if the new run has a checkpoint of a step, or a final model without
+// one, if its saves failed.
 static ls_status has_result(mover *self, bool *out_has) {
   ls_saved_file *file = NULL;
+  *out_has = false;
   const ls_status status = ls_saved_newest_open(self->folder, false, &file);
-  *out_has = ls_status_is_ok(status) && file != NULL;
+  if (ls_status_is_ok(status) && file != NULL) {
+    ls_saved_info info;
+    ls_saved_file_describe(file, &info);
+    *out_has = info.step > 0;  // An estimator saves initial values, too.
+  }
   ls_saved_file_close(file);
   if (!ls_status_is_ok(status) && ls_status_code(status) != LS_DATA_LOSS)
     return status;

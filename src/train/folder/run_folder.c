@@ -11,6 +11,7 @@
 #include "base/require.h"
 #include "io/json.h"
 #include "train/chain/chain.h"
+#include "train/events/run_events.h"
 #include "train/folder/saved_values.h"
 #include "train/folder/saves.h"
 #include "train/input.h"
@@ -19,6 +20,7 @@
 static const char config_name[] = LS_CONFIG_FILE;
 static const char metrics_name[] = "metrics.jsonl";
 static const char model_name[] = "model.safetensors";
+static const char estimator_name[] = "estimator.json";
 
 void ls_run_folder_init(ls_run_folder *folder, ls_runtime *runtime,
                         const char *path) {
@@ -84,14 +86,15 @@ static ls_status write_config(ls_run_folder *folder,
 }
 
 bool ls_run_folder_owns(const char *name) {
-  static const char *const names[] = {config_name, metrics_name, model_name,
-                                      LS_CHAIN_FILE};
+  static const char *const names[] = {config_name, metrics_name,
+                                      model_name,  estimator_name,
+                                      "graph.ls",  LS_CHAIN_FILE};
   for (size_t i = 0; i < LS_COUNT_OF(names); ++i) {
     const size_t size = strlen(names[i]);
     if (strncmp(name, names[i], size) != 0) continue;
     if (name[size] == '\0' || strcmp(name + size, ".tmp") == 0) return true;
   }
-  return ls_saves_owns(name);
+  return ls_saves_owns(name) || ls_run_events_owns(name);
 }
 
 // ---- A former run ----------------------------------------------------------
@@ -185,6 +188,8 @@ static void run_folder_leave(ls_run_folder *folder) {
 
 static ls_status find_run(ls_run_folder *folder, bool overwrite) {
   LS_RETURN_IF_ERROR(has_file(folder, config_name, &folder->replaces));
+  if (!folder->replaces)
+    LS_RETURN_IF_ERROR(has_file(folder, estimator_name, &folder->replaces));
   if (!folder->replaces || overwrite) return ls_ok();
   return LS_STATUS(LS_ALREADY_EXISTS,
                    "the run folder '%s' already holds a run; choose another "
@@ -214,6 +219,19 @@ ls_status ls_run_folder_start(ls_run_folder *folder,
   status = write_config(folder, config);
   if (!ls_status_is_ok(status)) ls_run_folder_abandon(folder);
   return status;
+}
+
+ls_status ls_run_folder_claim(ls_run_folder *folder, bool overwrite) {
+  const ls_file_system *files = ls_runtime_files(folder->runtime);
+  bool exists = false;
+  LS_RETURN_IF_ERROR(files->make_directories(files->user, folder->path));
+  LS_RETURN_IF_ERROR(run_folder_take(folder));
+  LS_RETURN_IF_ERROR(
+      ls_former_run_exists(folder->runtime, folder->path, &exists));
+  if (exists) LS_RETURN_IF_ERROR(settle_killed(folder));
+  if (!overwrite) return ls_ok();
+  folder->keeps = true;
+  return ls_former_run_keep(folder->runtime, folder->path);
 }
 
 ls_status ls_run_folder_commit(ls_run_folder *folder,

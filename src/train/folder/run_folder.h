@@ -56,7 +56,12 @@ LS_MUST_USE ls_status ls_run_folder_settle(ls_run_folder *folder,
 // run is writing there, or if files cannot be locked.
 LS_MUST_USE ls_status ls_run_folder_recover(ls_runtime *runtime,
                                             const char *path);
-// Returns true for the name of a run's file.
+// Makes and locks the folder of an estimator's run, which has other files, and
+// moves a former run aside if it is to be overwritten. Whatever it returns,
+// call ls_run_folder_settle at the end.
+LS_MUST_USE ls_status ls_run_folder_claim(ls_run_folder *folder,
+                                          bool overwrite);
+// Returns true for the name of a run's file, also of an estimator's.
 bool ls_run_folder_owns(const char *name);
 // Removes, as far as possible, a run that was started and has written only its
 // config; keeps a run that it was to overwrite.

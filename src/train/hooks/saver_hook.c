@@ -102,6 +102,7 @@ static ls_status open_checkpoints(saver *self, const ls_run_context *context) {
           .num_states = o->num_states,
           .keep = o->keep,
           .keep_every_hours = o->keep_every_hours,
+          .kept_step = o->kept_step,
           .every_steps = LS_SOME(o->every_steps.set ? o->every_steps.value : 0),
           .every_seconds = has_seconds ? o->every_seconds : (ls_opt){0},
           .ranks = has_ranks(context) ? LS_FLAG_ON : LS_FLAG_OFF});
