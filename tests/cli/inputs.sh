@@ -79,6 +79,20 @@ trains many --model tiny --data many.csv --test none --batch-size 5 --steps 2
 grep -qF '"outputs":5,' runs/many/config.json || fail "five classes are four"
 ends 1 "model 'tiny' has 4 classes, the labels of 'many.csv' are 5 texts" train \
   --model tiny --data many.csv --quiet --outputs 4
+# Numbers of a test set are names of classes if the training set has texts, and
+# texts no classes if it has numbers.
+awk 'BEGIN {
+  print "a,label"
+  for (i = 0; i < 60; ++i)
+    printf "%d,%s\n", i % 3, i % 3 == 0 ? "3b" : 3 - i % 3
+}' >named.csv
+grep -v 3b named.csv >ones.csv
+sed s/3b/0/ named.csv >numbered.csv
+trains names --model tiny --data named.csv --test ones.csv --epochs 30 \
+  --batch-size 12 --learning-rate 0.5
+grep -q "^test accuracy: 1.0000" out.txt || fail "1 and 2 are not classes"
+ends 1 "column 'label' of 'named.csv' is read as labels and has texts; the run" \
+  train --model tiny --data numbered.csv --test named.csv --quiet
 
 # A row with a missing value is no header; one with an index or with quotes is.
 printf '1,,3\n4,5,0\n' >missing.csv

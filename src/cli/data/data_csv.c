@@ -251,6 +251,23 @@ static ls_status find_classes(const cli_files *files, const cli_sheet *table,
   return status;
 }
 
+// Returns true if labels that look like numbers are names of classes: a file may
+// have only those of 1, 2 and 3b that do. A whole number is the class of this
+// number if no class is called so.
+static bool are_names(const cli_sheet *table, size_t label,
+                      const cli_classes *classes) {
+  const ls_dtype dtype = table->columns[label].dtype;
+  const int64_t count = classes != NULL ? cli_classes_count(classes->names) : 0;
+  bool any = count > 0 && ls_dtype_is_float(dtype);
+  for (int64_t i = 0; i < count && ls_dtype_is_integer(dtype); ++i) {
+    const ls_bytes name = cli_class_name(classes->names, i);
+    char *end = NULL;
+    (void)strtoll(name.data, &end, 10);
+    any |= name.size > 0 && end == (const char *)name.data + name.size;
+  }
+  return any && !table->is_json;
+}
+
 // Chooses the type of labels: numbers, or texts of classes.
 static ls_status choose_labels(const cli_files *files, const cli_sheet *table,
                                size_t label, cli_classes *classes,
@@ -329,6 +346,8 @@ static ls_status pair_labels(const cli_files *files, cli_sheet *table,
           "%zu columns of '%s' are labels: classification has one; learn "
           "several by --task multi-label or regression",
           choice->num_labels, files->first);
+    if (are_names(table, choice->labels[0], request->classes))
+      table->columns[choice->labels[0]].dtype = LS_DTYPE_STRING;
     return choose_labels(files, table, choice->labels[0], request->classes,
                          request->command, &pairing->labels.dtype, out_list);
   }

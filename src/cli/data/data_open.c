@@ -167,7 +167,14 @@ static ls_status open_named_test(const cli_data *data, const cli_files *files,
     LS_RETURN_IF_ERROR(open_part(data, files, type, false, train));
     LS_RETURN_IF_ERROR(fit_pairs(data, files, type, train));
   }
-  return test != NULL ? open_test(data, data->test, type, test) : ls_ok();
+  if (test == NULL) return ls_ok();
+  cli_classes *classes = data->classes;
+  const bool may_find = classes != NULL && classes->may_find;
+  // A test set numbers no texts if the training set has numbers.
+  if (may_find && train != NULL) classes->may_find = false;
+  const ls_status status = open_test(data, data->test, type, test);
+  if (may_find) classes->may_find = true;
+  return status;
 }
 
 // Holds out a test set, and the names of its files if these are known.
