@@ -13,6 +13,7 @@ typedef struct convert_dataset {
   ls_dataset base;
   size_t leaf;
   ls_convert_options options;  // `shape` is NULL: the spec has the shape.
+  bool clamps;                 // Clamps integers to those of i32.
 } convert_dataset;
 
 // ---- Numbers ---------------------------------------------------------------
@@ -58,11 +59,15 @@ static void convert_some(const convert_dataset *self, ls_dtype from_type,
   ls_values_from_f64(options->dtype, values, count, to);
 }
 
-static void move_some(ls_dtype from_type, const void *from, ls_dtype to_type,
-                      void *to, size_t count) {
+static void move_some(const convert_dataset *self, ls_dtype from_type,
+                      const void *from, void *to, size_t count) {
   int64_t values[SOME];
   ls_values_to_i64(from_type, from, count, values);
-  ls_values_from_i64(to_type, values, count, to);
+  for (size_t i = 0; self->clamps && i < count; ++i)
+    values[i] = values[i] > INT32_MAX   ? INT32_MAX
+                : values[i] < INT32_MIN ? INT32_MIN
+                                        : values[i];
+  ls_values_from_i64(self->options.dtype, values, count, to);
 }
 
 static void convert_any(const convert_dataset *self, ls_dtype from_type,
@@ -78,7 +83,7 @@ static void convert_any(const convert_dataset *self, ls_dtype from_type,
     const char *in = (const char *)from + i * from_size;
     char *out = (char *)to + i * to_size;
     if (integers)
-      move_some(from_type, in, options->dtype, out, some);
+      move_some(self, from_type, in, out, some);
     else
       convert_some(self, from_type, in, out, some);
   }
@@ -202,13 +207,16 @@ static void describe_convert(const ls_dataset *dataset, ls_text *text) {
     ls_text_append_format(text, ", offset=%.17g", self->options.offset);
 }
 
+static ls_dataset *make_convert(ls_dataset *dataset, int leaf,
+                                const ls_convert_options *options, bool clamps);
+
 static ls_dataset *remake_convert(const ls_dataset *dataset,
                                   ls_dataset **inputs) {
   const convert_dataset *self = (const convert_dataset *)dataset;
   ls_convert_options options = self->options;
   const ls_shape shape = dataset->leaves[self->leaf].type.shape;
   if (ls_shape_is_known(shape)) options.shape = &shape;
-  return ls_dataset_convert(inputs[0], (int)self->leaf, &options);
+  return make_convert(inputs[0], (int)self->leaf, &options, self->clamps);
 }
 
 static bool convert_bounds(const ls_dataset *dataset, size_t leaf,
@@ -269,13 +277,25 @@ static ls_status fill_convert(convert_dataset *self, int leaf,
   return status;
 }
 
-ls_dataset *ls_dataset_convert(ls_dataset *dataset, int leaf,
-                               const ls_convert_options *options) {
+static ls_dataset *make_convert(ls_dataset *dataset, int leaf,
+                                const ls_convert_options *options,
+                                bool clamps) {
   convert_dataset *self =
       LS_DATASET_NEW(convert_dataset, &convert_class, &dataset, 1, ls_ok());
   if (self == NULL || !ls_status_is_ok(self->base.failure))
     return (ls_dataset *)self;
+  self->clamps = clamps;
   const ls_convert_options none = {0};
   return ls_dataset_fail(
       &self->base, fill_convert(self, leaf, options != NULL ? options : &none));
+}
+
+ls_dataset *ls_dataset_convert(ls_dataset *dataset, int leaf,
+                               const ls_convert_options *options) {
+  return make_convert(dataset, leaf, options, false);
+}
+
+ls_dataset *ls_dataset_convert_labels(ls_dataset *dataset, int leaf,
+                                      const ls_convert_options *options) {
+  return make_convert(dataset, leaf, options, options->dtype == LS_DTYPE_I32);
 }

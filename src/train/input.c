@@ -7,6 +7,7 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
+#include "data/dataset.h"
 #include "data/own.h"
 #include "lockstep/element_spec.h"
 #include "lockstep/iterator.h"
@@ -242,7 +243,7 @@ ls_dataset *ls_train_examples(const ls_model_type *type, ls_dataset *dataset,
                             .scale =
                                 bytes && wanted != LS_DTYPE_I32 ? 1.0 / 255 : 0,
                             .shape = &type->example_shape});
-  return ls_dataset_convert(
+  return ls_dataset_convert_labels(
       made, 1,
       &(ls_convert_options){.dtype = ls_model_type_task(type)->label_dtype,
                             .shape =

@@ -93,6 +93,10 @@ trains names --model tiny --data named.csv --test ones.csv --epochs 30 \
 grep -q "^test accuracy: 1.0000" out.txt || fail "1 and 2 are not classes"
 ends 1 "column 'label' of 'named.csv' is read as labels and has texts; the run" \
   train --model tiny --data numbered.csv --test named.csv --quiet
+# No class becomes another one by its low bits.
+printf '1,2,0\n3,4,4294967296\n' >far.csv
+ends 1 "model 'tiny' has 4 classes, which count from 0 (example 1 of" train \
+  --model tiny --data far.csv --test none --quiet
 
 # A row with a missing value is no header; one with an index or with quotes is.
 printf '1,,3\n4,5,0\n' >missing.csv
