@@ -9,6 +9,7 @@
 #include "lockstep/train.h"
 #include "support/expect.h"
 #include "support/fault.h"
+#include "support/place.h"
 #include "support/scratch.h"
 #include "support/training.h"
 #include "train/own.h"
@@ -46,7 +47,7 @@ static ls_dataset *make_data(int changed) {
 
 typedef struct life {
   int64_t steps, stop_at;
-  bool attest, resume;
+  bool attest, resume, goes_on;
   ls_train_stop stop;
 } life;
 
@@ -73,6 +74,7 @@ static ls_status live(life *self) {
                                       .run_folder = "run",
                                       .resume = self->resume,
                                       .save_steps = 10,
+                                      .save_goes_on = self->goes_on,
                                       .keep = LS_SOME(0),
                                       .attest = self->attest,
                                       .stop = &self->stop,
@@ -178,6 +180,35 @@ TEST(a_chain_goes_on_where_a_run_does) {
   assert_int_equal(count_lines_with("\"event\":\"data\""), 1);
   check_data(make_data(-1), &t, &result);
   assert_string_equal(t.differences, "");
+  remove_tree("run");
+}
+
+static int num_appended;
+
+// Fails in the middle of the third line.
+static ls_status append_some(void *user, const char *path, const void *data,
+                             size_t size) {
+  const ls_file_system *system = ls_file_system_system();
+  const bool fails =
+      strstr(path, "chain.jsonl") != NULL && ++num_appended == 2;
+  LS_RETURN_IF_ERROR(
+      system->append(user, path, data, fails ? size / 2 : size));
+  return fails ? LS_STATUS(LS_UNAVAILABLE, "the disk is full") : ls_ok();
+}
+
+TEST(a_line_that_is_not_written_whole_is_removed) {
+  told t;
+  ls_chain_result result;
+  ls_file_system files = *ls_file_system_system();
+  files.append = append_some;
+  {
+    LS_OWN(open_place, home) =
+        runtime_begin((ls_runtime_options){.file_system = &files});
+    expect_ok(live(&(life){.steps = 40, .attest = true, .goes_on = true}));
+  }
+  check_run(&t, &result);
+  expect_contains(t.differences, " has no line in the chain\n");
+  assert_int_equal(result.differences, 1);
   remove_tree("run");
 }
 

@@ -152,11 +152,33 @@ static ls_status write_checkpoint(ls_chain *self, ls_json_writer *json,
   return write_files(self, json, (const char *const[]){names[0], names[1]}, 2);
 }
 
+// Removes a line that is not complete from the end of the file.
+static ls_status cut_line(ls_chain *self, const ls_chain_lines *lines) {
+  const ls_file_system *files = ls_runtime_files(self->runtime);
+  name_file(self->folder, LS_CHAIN_FILE, &self->path);
+  LS_RETURN_IF_ERROR(ls_text_status(&self->path));
+  return lines->complete < lines->size
+             ? files->write(files->user, ls_text_data(&self->path), lines->text,
+                            lines->complete)
+             : ls_ok();
+}
+
+// Removes what a failed call, as on a full disk, has left of its line.
+static ls_status mend_file(ls_chain *self) {
+  LS_OWN(ls_chain_lines, lines) = {0};
+  if (!self->is_torn) return ls_ok();
+  LS_RETURN_IF_ERROR(ls_chain_read(self->runtime, self->folder, &lines));
+  LS_RETURN_IF_ERROR(cut_line(self, &lines));
+  self->is_torn = false;
+  return ls_ok();
+}
+
 // Adds the line to the file; the first one replaces the file.
 static ls_status end_line(ls_chain *self, ls_json_writer *json) {
   const ls_file_system *files = ls_runtime_files(self->runtime);
   ls_text *text = &self->text;
   char hash[LS_SHA256_TEXT];
+  LS_RETURN_IF_ERROR(mend_file(self));
   write_text(json, "before", self->head);
   LS_RETURN_IF_ERROR(ls_text_status(text));
   hash_line(text->data, text->size, hash);
@@ -164,8 +186,10 @@ static ls_status end_line(ls_chain *self, ls_json_writer *json) {
   name_file(self->folder, LS_CHAIN_FILE, &self->path);
   LS_RETURN_IF_ERROR(ls_text_status(text));
   LS_RETURN_IF_ERROR(ls_text_status(&self->path));
+  self->is_torn = self->has_lines;
   LS_RETURN_IF_ERROR((self->has_lines ? files->append : files->write)(
       files->user, ls_text_data(&self->path), text->data, text->size));
+  self->is_torn = false;
   self->has_lines = true;
   memcpy(self->head, hash, sizeof(hash));
   return ls_ok();
@@ -212,7 +236,6 @@ static ls_status add_data(ls_chain *self, int64_t step) {
 // completed. Finds out if the checkpoint of the step, and the data, are in it.
 static ls_status take_lines(ls_chain *self, const ls_chain_start *start,
                             bool *out_has_step, bool *out_has_data) {
-  const ls_file_system *files = ls_runtime_files(self->runtime);
   LS_OWN(ls_chain_lines, lines) = {0};
   LS_RETURN_IF_ERROR(ls_chain_read(self->runtime, start->folder, &lines));
   for (size_t i = 0; i < lines.count; ++i) {
@@ -225,12 +248,7 @@ static ls_status take_lines(ls_chain *self, const ls_chain_start *start,
   }
   self->has_lines = lines.count > 0;
   memcpy(self->head, lines.head, sizeof(lines.head));
-  name_file(start->folder, LS_CHAIN_FILE, &self->path);
-  LS_RETURN_IF_ERROR(ls_text_status(&self->path));
-  return lines.complete < lines.size
-             ? files->write(files->user, ls_text_data(&self->path), lines.text,
-                            lines.complete)
-             : ls_ok();
+  return cut_line(self, &lines);
 }
 
 static ls_status begin_data(ls_chain *self, const ls_chain_start *start) {

@@ -49,7 +49,8 @@ int64_t ls_chain_number(const ls_json *object, const char *key);
 typedef struct ls_chain {
   ls_runtime *runtime;
   const char *folder;
-  bool has_lines;             // The file has lines of this chain.
+  bool has_lines;             // The file has lines of this chain,
+  bool is_torn;               // and may have a part of one behind them.
   char head[LS_SHA256_TEXT];  // Hash of the last line; "" before the first.
   ls_sha256 metrics;          // Lines of metrics.jsonl at the last save.
   ls_text path, text;
