@@ -55,7 +55,7 @@ export LOCKSTEP_LIBRARY="$build/liblockstep.so" PYTHONPATH="$source/python" \
 
 # ---- What pages ask for in their conditions -------------------------------------
 # shellcheck disable=SC2034
-pip=$("$python" -m pip --version 2>/dev/null || true)
+[ "$page" != docs/languages.md ] || pip=$("$python" -m pip --version 2>/dev/null || true)
 # What `./dev test` has fetched.
 fetched=$(cat "$source"/build/*/fetched 2>/dev/null || true)
 # set_plugin VARIABLE FILE: names a plug-in of build/plugins that can be loaded.
