@@ -230,6 +230,19 @@ TEST(large_ones_are_cut_without_a_trace) {
   }
 }
 
+// Lines longer than the chains of a product, and more rows and columns than its
+// blocks have: sums go on in scratch. The guard behind it says how much.
+TEST(long_lines_by_many_channels_fit_their_scratch) {
+  LS_OWN(loop_case, c) = {.op = LS_OP_CONV_GRAD_WEIGHTS,
+                          .out = {LS_DTYPE_F32, LS_SHAPE(1, 16, 60, 2304)}};
+  loop_random random = {loop_random_seed()};
+  loop_case_add(&c, (ls_type){LS_DTYPE_F32, LS_SHAPE(1, 2, 272, 60)}, -1, 1,
+                &random);
+  loop_case_add(&c, (ls_type){LS_DTYPE_F32, LS_SHAPE(1, 2, 257, 2304)}, -1, 1,
+                &random);
+  free(loop_case_run(&c));
+}
+
 // By Winograd: tiles that are cut off on every side, more units than one, and
 // enough tiles for the weights' gradient.
 static const conv_case fast_cases[] = {

@@ -246,11 +246,19 @@ static void run_step(ls_kernel_loop loop, const ls_kernel_call *call,
       loop(call, b, b + n < blocks ? b + n : blocks);
 }
 
+// Nothing behind the scratch is written.
+enum { GUARD = 4096 };
+
+static void expect_guard(const unsigned char *guard) {
+  for (size_t i = 0; i < GUARD; ++i)
+    assert_int_equal(guard[i], 0xA5);
+}
+
 static void run(const loop_case *c, const ls_kernel_plan *plan,
                 const void *const *in, void *const *out, cut how) {
-  HEAP(void, scratch) = allocate(plan->scratch);
+  HEAP(char, scratch) = allocate(plan->scratch + GUARD);
   HEAP(void, shared) = allocate(plan->shared);
-  memset(scratch, 0xA5, plan->scratch);
+  memset(scratch, 0xA5, plan->scratch + GUARD);
   memset(shared, 0xA5, plan->shared);
   const void *ins[LOOP_CASE_OPERANDS + 1];
   void *outs[OUTPUTS + 1];
@@ -275,6 +283,7 @@ static void run(const loop_case *c, const ls_kernel_plan *plan,
   }
   call.out = out + plan->first_outputs;
   run_step(plan->loop, &call, plan->blocks, how);
+  expect_guard((const unsigned char *)scratch + plan->scratch);
 }
 
 static void expect_bytes(const loop_case *c, const prepared *p,

@@ -305,8 +305,9 @@ ls_status kernel_conv_grad_weights(ls_kernel_plan *plan) {
       self->dense && !self->plain &&
       ls_conv_cut_bands(conv, &self->types, CHAIN, &self->views);
   const bool by_parts = is_view && cut_parts(self);
+  // The product of a view has all rows, whichever of them a unit computes.
   const ls_cpu_product largest = {
-      .m = by_parts ? (size_t)all_rows : rows,
+      .m = is_view ? (size_t)all_rows : rows,
       .n = out,
       .k = (size_t)ls_max_i64(CHAIN, self->views.lines *
                                          conv->dim[LS_WINDOW_DIMS - 1].out),
