@@ -103,6 +103,9 @@ typedef struct ls_train_config {
   // others: "A,B"; and their texts: for each column a line of its name, a line
   // of each text, and an empty line. Default "": none.
   const char *one_hot, *categories;
+  // "yes": whole numbers of examples, in rows or lists, count as bytes; "no".
+  // Default "": unknown.
+  const char *bytes;
   // Images of the training set are moved by up to `crop` pixels in each
   // direction, and half of them are flipped, at random.
   int64_t crop;

@@ -26,6 +26,7 @@ static cli_data training_data(cli_classes *classes) {
   classes->names = config->classes;
   classes->one_hot = config->one_hot;
   classes->categories = config->categories;
+  classes->bytes = config->bytes;
   return (cli_data){.data = config->data,
                     .test = config->test,
                     .features = config->features,
@@ -45,6 +46,7 @@ static ls_status open_first(ls_dataset **out) {
   if (classes->found != NULL) config->classes = classes->found;
   if (classes->found_categories != NULL)
     config->categories = classes->found_categories;
+  if (classes->bytes != NULL) config->bytes = classes->bytes;
   return ls_train_check_data(linked.model, *out);
 }
 

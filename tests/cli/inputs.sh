@@ -93,6 +93,24 @@ trains names --model tiny --data named.csv --test ones.csv --epochs 30 \
 grep -q "^test accuracy: 1.0000" out.txt || fail "1 and 2 are not classes"
 ends 1 "column 'label' of 'named.csv' is read as labels and has texts; the run" \
   train --model tiny --data numbered.csv --test named.csv --quiet
+
+# Rows are bytes, or not, as those of the training, however few or dark.
+awk 'BEGIN {
+  print "a,b,label"
+  for (i = 0; i < 60; ++i) print (i * 7 % 200) "," (i * 11 % 200) "," i % 2
+}' >bytes.csv
+awk -F , '$1 < 100 && $2 < 100 || NR == 1' bytes.csv >dark.csv
+trains bytes --model tiny --data bytes.csv --test none --steps 9
+"$lockstep" predict runs/bytes --data bytes.csv --limit 2 >bright.txt 2>err.txt
+"$lockstep" predict runs/bytes --data dark.csv --limit 2 >out.txt 2>err.txt
+cmp -s bright.txt out.txt || fail "dark rows are no bytes"
+sed 's/^\([0-9]*\),/\1.5,/' dark.csv >some.csv
+trains some --model tiny --data some.csv --test bytes.csv --steps 9
+"$lockstep" eval runs/some --data bytes.csv >out.txt 2>err.txt
+sed 's/^\([0-9]*\),/\1.0,/' bytes.csv >same.csv
+"$lockstep" eval runs/some --data same.csv >same.txt 2>err.txt
+cmp -s same.txt out.txt || fail "whole numbers are bytes"
+
 # No class becomes another one by its low bits.
 printf '1,2,0\n3,4,4294967296\n' >far.csv
 ends 1 "model 'tiny' has 4 classes, which count from 0 (example 1 of" train \

@@ -256,6 +256,10 @@ bool cli_has_masks(const char *folder);
 // Returns true if whole numbers of this range are pixels: from 0 to 255, and
 // not all of them small.
 bool cli_are_pixels(int64_t least, int64_t most);
+// Returns true if whole numbers of examples count as bytes: as in the run, else
+// as they were `found` to be, which is kept for other data. `classes` may be
+// NULL.
+bool cli_are_bytes(cli_classes *classes, bool found);
 
 // ---- Predicted masks -------------------------------------------------------
 // Makes the folder of masks if it is missing.

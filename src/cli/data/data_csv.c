@@ -119,6 +119,14 @@ bool cli_are_pixels(int64_t least, int64_t most) {
   return least >= 0 && most <= 255 && most >= 128;
 }
 
+bool cli_are_bytes(cli_classes *classes, bool found) {
+  if (classes == NULL) return found;
+  if (classes->bytes != NULL && classes->bytes[0] != '\0')
+    return strcmp(classes->bytes, "yes") == 0;
+  if (classes->may_find) classes->bytes = found ? "yes" : "no";
+  return found;
+}
+
 // Finds out if the first rows of integer columns are pixels.
 static ls_status look_for_pixels(const cli_sheet *table, const size_t *items,
                                  size_t count, bool *out) {
@@ -213,7 +221,8 @@ static ls_status refuse_texts(const cli_files *files, const cli_sheet *table,
 // Chooses the type of examples: the flag's, u8 for pixels, else f32.
 static ls_status choose_dtype(const cli_files *files, const cli_sheet *table,
                               const size_t *items, size_t count,
-                              const cli_feature *type, ls_dtype *out) {
+                              const cli_feature *type, cli_classes *classes,
+                              ls_dtype *out) {
   *out = type != NULL ? type->dtype : LS_DTYPE_F32;
   if (type != NULL && type->image)
     return ls_invalid_argument("--features: a column of a CSV file holds no "
@@ -227,10 +236,11 @@ static ls_status choose_dtype(const cli_files *files, const cli_sheet *table,
       return refuse_texts(files, table, items[i]);
     whole &= column->dtype == LS_DTYPE_I64;
   }
-  if (type != NULL || !whole) return ls_ok();
-  bool pixels = false;
-  LS_RETURN_IF_ERROR(look_for_pixels(table, items, count, &pixels));
-  if (pixels) *out = LS_DTYPE_U8;
+  bool pixels = type != NULL && type->dtype == LS_DTYPE_U8;
+  if (type == NULL && whole)
+    LS_RETURN_IF_ERROR(look_for_pixels(table, items, count, &pixels));
+  pixels = cli_are_bytes(classes, pixels);
+  if (type == NULL && whole && pixels) *out = LS_DTYPE_U8;
   return ls_ok();
 }
 
@@ -531,7 +541,8 @@ static ls_status pair_columns(const cli_files *files,
   const cli_feature *type = choice.type;
   LS_RETURN_IF_ERROR(check_labels(table, &choice));
   LS_RETURN_IF_ERROR(check_texts(table, items, count));
-  LS_RETURN_IF_ERROR(choose_dtype(files, table, items, count, type, &dtype));
+  LS_RETURN_IF_ERROR(choose_dtype(files, table, items, count, type,
+                                  request->classes, &dtype));
   const int64_t numbers = count_numbers(table, items, count);
   LS_RETURN_IF_ERROR(check_count(files, type, dtype, numbers));
   CLI_OWN(cli_class_list, list) = NULL;

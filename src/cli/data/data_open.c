@@ -353,7 +353,8 @@ static ls_status open_run_data(const cli_data *request,
   const bool kept = request->features == NULL;
   cli_classes classes = {.names = config->classes,
                          .one_hot = config->one_hot,
-                         .categories = config->categories};
+                         .categories = config->categories,
+                         .bytes = config->bytes};
   cli_data data = *request;
   if (!is_other) data.data = config->data;
   if (kept && cli_is_place(data.data)) data.features = config->features;

@@ -42,9 +42,10 @@ static bool data_sources_is_image(const ls_bytes *bytes) {
 }
 
 // Guesses the type of a feature from its values in the first record.
-// `elements`: the model's number of inputs; 0: unknown.
+// `elements`: the model's number of inputs; 0: unknown. `classes`: of the run, if
+// it is the example.
 static void guess_type(const ls_array *values, int64_t elements,
-                       cli_feature *feature) {
+                       cli_classes *classes, cli_feature *feature) {
   const int64_t count = ls_array_num_elements(values);
   const ls_dtype has = ls_array_dtype(values);
   feature->shaped = true;
@@ -65,14 +66,16 @@ static void guess_type(const ls_array *values, int64_t elements,
       if (number < least) least = number;
       if (number > most) most = number;
     }
-    if (cli_are_pixels(least, most)) feature->dtype = LS_DTYPE_U8;
+    if (cli_are_bytes(classes, cli_are_pixels(least, most)))
+      feature->dtype = LS_DTYPE_U8;
   }
 }
 
 // Completes the types of the example and of the label, which may be NULL.
 static ls_status complete(const cli_files *files, ls_nest found,
-                          const ls_model_type *type, cli_feature *example,
+                          const cli_pair_request *request, cli_feature *example,
                           cli_feature *label) {
+  const ls_model_type *type = request->type;
   cli_feature *const both[] = {example, label};
   const int64_t elements =
       type != NULL ? ls_shape_num_elements(type->example_shape) : 0;
@@ -88,7 +91,8 @@ static ls_status complete(const cli_files *files, ls_nest found,
     }
     if (both[i]->shaped || both[i]->image) continue;
     cli_feature guess = *both[i];
-    guess_type(values, i == 0 ? elements : 0, &guess);
+    guess_type(values, i == 0 ? elements : 0,
+               i == 0 && !guess.typed ? request->classes : NULL, &guess);
     if (both[i]->typed && both[i]->dtype != LS_DTYPE_NONE &&
         guess.dtype != both[i]->dtype) {
       // The bytes of a string are an array of the given type.
@@ -163,7 +167,7 @@ static ls_status choose_features(const cli_files *files,
   }
   *example = *a;
   if (!request->no_labels) *label = *b;
-  LS_RETURN_IF_ERROR(complete(files, found, request->type, example,
+  LS_RETURN_IF_ERROR(complete(files, found, request, example,
                               request->no_labels ? NULL : label));
   return example->image ? shape_of_image(files, found, request->type, example)
                         : ls_ok();

@@ -145,7 +145,8 @@ static ls_status train_prepare(const train_flags *flags,
   run->classes = (cli_classes){.names = config->classes,
                                .may_find = run->resumed == NULL,
                                .one_hot = config->one_hot,
-                               .categories = config->categories};
+                               .categories = config->categories,
+                               .bytes = config->bytes};
   if (run->strategy == NULL)
     LS_RETURN_IF_ERROR(ls_mirrored_strategy_create(
         &(ls_mirrored_options){.num_replicas = LS_SOME(config->replicas)},
@@ -164,6 +165,7 @@ static ls_status train_prepare(const train_flags *flags,
   if (run->classes.found != NULL) run->config.classes = run->classes.found;
   if (run->classes.found_categories != NULL)
     run->config.categories = run->classes.found_categories;
+  if (run->classes.bytes != NULL) run->config.bytes = run->classes.bytes;
   LS_RETURN_IF_ERROR(
       ls_status_annotate(ls_train_check_data(type, run->train),
                          "--data synthetic generates examples that fit"));
