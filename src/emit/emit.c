@@ -100,8 +100,8 @@ void ls_emit_append(ls_emitter *e, ls_emitted_list *list,
 
 ls_emitted ls_emit_value(ls_emitter *e, ls_dtype dtype, ls_batch_dims dims,
                          const char *name) {
-  if (!ls_grow(e->memory->allocator, &e->values, &e->capacity,
-               e->num_values + 1, sizeof(*e->values))) {
+  if (!LS_GROW(e->memory->allocator, e->values, e->capacity,
+               e->num_values + 1)) {
     ls_emit_fail(e, ls_out_of_memory());
     return 0;
   }

@@ -316,8 +316,7 @@ typedef struct agenda {
 
 static bool forward_push(agenda *todo, ls_allocator *allocator,
                          ls_tensor value) {
-  if (!ls_grow(allocator, &todo->items, &todo->capacity, todo->count + 1,
-               sizeof(*todo->items)))
+  if (!LS_GROW(allocator, todo->items, todo->capacity, todo->count + 1))
     return false;
   todo->items[todo->count++] = value;
   return true;

@@ -40,9 +40,8 @@ ls_status ls_graph_add_to_collection(ls_graph *graph, const char *name,
     }
   }
   if (position_of_leaf(c, leaf) < c->count) return ls_ok();
-  if (!ls_grow(graph->allocator, &c->leaves, &c->capacity, c->count + 1,
-               sizeof(*c->leaves)))
-    return ls_out_of_memory();
+  LS_RETURN_IF_NO_MEMORY(
+      LS_GROW(graph->allocator, c->leaves, c->capacity, c->count + 1));
   if (!ls_graph_note(
           graph,
           (ls_graph_undo){.kind = LS_UNDO_ADDED, .text = name, .leaf = leaf}))

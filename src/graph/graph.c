@@ -156,8 +156,8 @@ void ls_graph_forward(ls_graph *graph, ls_graph *to) {
 }
 
 bool ls_graph_keep_stub(ls_graph *graph, ls_graph *stub) {
-  if (!ls_grow(graph->allocator, &graph->stubs, &graph->stubs_capacity,
-               graph->num_stubs + 1, sizeof(*graph->stubs)))
+  if (!LS_GROW(graph->allocator, graph->stubs, graph->stubs_capacity,
+               graph->num_stubs + 1))
     return false;
   graph->stubs[graph->num_stubs++] = stub;
   return true;
@@ -313,8 +313,8 @@ ls_status ls_node_set_attr(ls_graph *graph, ls_node *node,
 ls_node *ls_graph_append(ls_graph *graph, const ls_op_spec *spec,
                          const uint64_t *input_refs, size_t num_outputs) {
   ls_arena *arena = &graph->arena;
-  if (!ls_grow(graph->allocator, &graph->nodes, &graph->nodes_capacity,
-               graph->num_nodes + 1, sizeof(*graph->nodes)))
+  if (!LS_GROW(graph->allocator, graph->nodes, graph->nodes_capacity,
+               graph->num_nodes + 1))
     return NULL;
   ls_node *node = ls_arena_new(arena, ls_node);
   if (node == NULL) return NULL;
@@ -385,10 +385,9 @@ ls_type ls_graph_type(const ls_graph *graph, uint64_t ref) {
 // ---- Parameters and captures -----------------------------------------------
 static ls_status append_parameter(ls_graph *graph, ls_type type,
                                   const char *name, uint64_t *out_ref) {
-  if (!ls_grow(graph->allocator, &graph->parameters,
-               &graph->parameters_capacity, graph->num_parameters + 1,
-               sizeof(*graph->parameters)))
-    return ls_out_of_memory();
+  LS_RETURN_IF_NO_MEMORY(LS_GROW(graph->allocator, graph->parameters,
+                                 graph->parameters_capacity,
+                                 graph->num_parameters + 1));
   const ls_attr attrs[] = {LS_OWN_T(DTYPE, type.dtype),
                            LS_OWN_SH(SHAPE, type.shape),
                            LS_OWN_I(INDEX, (int64_t)graph->num_parameters)};
@@ -430,8 +429,8 @@ ls_status ls_graph_add_capture(ls_graph *graph, ls_tensor outer,
   }
   // Makes the graphs in between capture the value, too.
   LS_RETURN_IF_ERROR(ls_trial_join(graph));
-  if (!ls_grow(graph->allocator, &graph->captures, &graph->captures_capacity,
-               graph->num_captures + 1, sizeof(*graph->captures)) ||
+  if (!LS_GROW(graph->allocator, graph->captures, graph->captures_capacity,
+               graph->num_captures + 1) ||
       !ls_map_insert(&graph->capture_index, &key, sizeof(key),
                      (void *)(uintptr_t)(graph->num_captures + 1)))
     return ls_out_of_memory();
@@ -448,8 +447,8 @@ ls_status ls_graph_add_capture(ls_graph *graph, ls_tensor outer,
 
 bool ls_graph_wait_outside(ls_graph *graph, const ls_node *node,
                            const ls_op *ops, size_t count) {
-  if (!ls_grow(graph->allocator, &graph->waits_outside, &graph->waits_capacity,
-               graph->num_waits_outside + count, sizeof(*graph->waits_outside)))
+  if (!LS_GROW(graph->allocator, graph->waits_outside, graph->waits_capacity,
+               graph->num_waits_outside + count))
     return false;
   for (size_t i = 0; i < count; ++i)
     graph->waits_outside[graph->num_waits_outside++] =

@@ -15,8 +15,8 @@ bool ls_graph_note(ls_graph *graph, ls_graph_undo entry) {
     entry.text = ls_graph_intern(graph, entry.text);
     if (entry.text == NULL) return false;
   }
-  if (!ls_grow(graph->allocator, &graph->undo, &graph->undo_capacity,
-               graph->num_undo + 1, sizeof(*graph->undo)))
+  if (!LS_GROW(graph->allocator, graph->undo, graph->undo_capacity,
+               graph->num_undo + 1))
     return false;
   if (holds_leaf(&entry)) ls_nest_retain(entry.leaf);
   graph->undo[graph->num_undo++] = entry;

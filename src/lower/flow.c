@@ -16,9 +16,8 @@ ls_status ls_ref_list_push_captures(ls_ref_list *list, ls_graph *const *regions,
                                     size_t count) {
   const size_t captures = ls_count_captures(regions, count);
   if (captures == 0) return ls_ok();
-  if (!ls_grow(list->allocator, &list->items, &list->capacity,
-               list->count + captures, sizeof(*list->items)))
-    return ls_out_of_memory();
+  LS_RETURN_IF_NO_MEMORY(LS_GROW(list->allocator, list->items, list->capacity,
+                                 list->count + captures));
   list->count +=
       ls_list_capture_refs(regions, count, list->items + list->count);
   return ls_ok();
@@ -52,9 +51,9 @@ static ls_status flow_take_apart(ls_lower_flow *f, const ls_lower_own *apart) {
     for (size_t i = 0; i < f->num_written; ++i)
       if (f->written[i] != container && f->written[i]->container != container)
         f->written[count++] = f->written[i];
-    if (!ls_grow(f->scope->all->allocator, &f->written, &f->written_capacity,
-                 count + num_components, sizeof(*f->written)))
-      return ls_out_of_memory();
+    LS_RETURN_IF_NO_MEMORY(LS_GROW(f->scope->all->allocator, f->written,
+                                   f->written_capacity,
+                                   count + num_components));
     memcpy(f->written + count, container->components,
            num_components * sizeof(*f->written));
     f->num_written = count + num_components;
@@ -103,9 +102,8 @@ static ls_status read_written(ls_lower_flow *f, ls_lower_scope *where,
 ls_status ls_lower_flow_open(ls_lower_flow *f, ls_graph *from, const char *name,
                              ls_lower_scope *inner) {
   ls_graph *to = NULL;
-  if (!ls_grow(f->scope->all->allocator, &f->regions, &f->regions_capacity,
-               f->num_regions + 1, sizeof(*f->regions)))
-    return ls_out_of_memory();
+  LS_RETURN_IF_NO_MEMORY(LS_GROW(f->scope->all->allocator, f->regions,
+                                 f->regions_capacity, f->num_regions + 1));
   LS_RETURN_IF_ERROR(ls_graph_make(LS_GRAPH_LOWERED, name,
                                    f->scope->to->runtime, f->scope->to, &to));
   f->regions[f->num_regions++] = to;

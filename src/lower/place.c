@@ -24,9 +24,8 @@ static ls_status place_replica(ls_lowering *all, int32_t replica,
                             "in the program, is elsewhere",
                             replica, device);
   if (r < count) return ls_ok();
-  if (!ls_grow(all->allocator, &program->devices, &program->devices_capacity,
-               count + 1, sizeof(*program->devices)))
-    return ls_out_of_memory();
+  LS_RETURN_IF_NO_MEMORY(LS_GROW(all->allocator, program->devices,
+                                 program->devices_capacity, count + 1));
   program->devices[program->num_devices++] = device;
   return ls_ok();
 }
@@ -128,8 +127,8 @@ static ls_status launch_add(ls_lowering *all, const ls_node *metadata) {
   LS_RETURN_IF_ERROR(
       all->runtime->launches->make(all->runtime, metadata, &launch));
   if (launch == NULL) return ls_ok();
-  if (!ls_grow(all->allocator, &program->launches, &program->launches_capacity,
-               program->num_launches + 1, sizeof(ls_object *))) {
+  if (!LS_GROW(all->allocator, program->launches, program->launches_capacity,
+               program->num_launches + 1)) {
     ls_object_release(launch);
     return ls_out_of_memory();
   }

@@ -241,10 +241,9 @@ static ls_use *find_use(const ls_lower_scope *scope,
 static ls_status variable_add_use(ls_lower_scope *scope, ls_variable *variable,
                                   uint64_t *out_ref) {
   ls_program *program = scope->all->program;
-  if (!ls_grow(scope->all->allocator, &program->uses,
-               &scope->all->uses_capacity, program->num_uses + 1,
-               sizeof(*program->uses)))
-    return ls_out_of_memory();
+  LS_RETURN_IF_NO_MEMORY(LS_GROW(scope->all->allocator, program->uses,
+                                 scope->all->uses_capacity,
+                                 program->num_uses + 1));
   ls_tensor parameter;
   LS_RETURN_IF_ERROR(
       ls_graph_add_parameter(scope->to, variable->type, NULL, &parameter));

@@ -122,9 +122,8 @@ bool ls_flight_is_over(const ls_flight *flight) {
 static ls_status add_transfer(ls_exchanger *self, ls_flight *flight,
                               int32_t peer, bool sends,
                               ls_transfer **out_transfer) {
-  if (!ls_grow(self->allocator, &flight->transfers, &flight->capacity,
-               flight->num_transfers + 1, sizeof(*flight->transfers)))
-    return ls_out_of_memory();
+  LS_RETURN_IF_NO_MEMORY(LS_GROW(self->allocator, flight->transfers,
+                                 flight->capacity, flight->num_transfers + 1));
   ls_flying *added = &flight->transfers[flight->num_transfers];
   *added = (ls_flying){.peer = peer, .sends = sends};
   *out_transfer = &added->transfer;

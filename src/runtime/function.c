@@ -281,14 +281,11 @@ static bool function_make_room(ls_function *function, call_room *room,
                                size_t leaves, size_t inputs, size_t outputs) {
   ls_allocator *allocator = function->allocator;
   return (leaves <= room->leaves_capacity ||
-          ls_grow(allocator, &room->leaves, &room->leaves_capacity, leaves,
-                  sizeof(*room->leaves))) &&
+          LS_GROW(allocator, room->leaves, room->leaves_capacity, leaves)) &&
          (inputs <= room->inputs_capacity ||
-          ls_grow(allocator, &room->inputs, &room->inputs_capacity, inputs,
-                  sizeof(*room->inputs))) &&
+          LS_GROW(allocator, room->inputs, room->inputs_capacity, inputs)) &&
          (outputs <= room->outputs_capacity ||
-          ls_grow(allocator, &room->outputs, &room->outputs_capacity, outputs,
-                  sizeof(*room->outputs)));
+          LS_GROW(allocator, room->outputs, room->outputs_capacity, outputs));
 }
 
 static trace *find_trace(ls_function *function, const ls_tracer *tracer,

@@ -40,8 +40,7 @@ static bool checkpoint_list_add(ls_checkpoints *self, ls_checkpoint_info info) {
     list->items[at] = info;
     return true;
   }
-  if (!ls_grow(self->allocator, &list->items, &list->capacity, list->count + 1,
-               sizeof(*list->items)))
+  if (!LS_GROW(self->allocator, list->items, list->capacity, list->count + 1))
     return false;
   memmove(&list->items[at + 1], &list->items[at],
           (list->count - at) * sizeof(*list->items));

@@ -158,8 +158,7 @@ ls_status ls_checkpoints_send_list(ls_checkpoints *self, ls_ranks *ranks) {
   if (ranks->communicator == NULL) return ls_ok();
   LS_RETURN_IF_ERROR(ls_ranks_send(ranks, &count, sizeof(count)));
   ls_status status = ls_ok();
-  if (!ls_grow(self->allocator, &list->items, &list->capacity, (size_t)count,
-               sizeof(*list->items)))
+  if (!LS_GROW(self->allocator, list->items, list->capacity, (size_t)count))
     status = ls_out_of_memory();
   LS_RETURN_IF_ERROR(ls_ranks_agree(ranks, status));
   list->count = (size_t)count;

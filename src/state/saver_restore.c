@@ -48,10 +48,9 @@ typedef struct stored {
 static ls_status add_stored(stored *all, ls_variable *variable,
                             const ls_safetensors_entry *entry) {
   const size_t needed = all->count + 1;
-  if (!ls_grow(all->allocator, &all->variables, &all->variables_capacity,
-               needed, sizeof(ls_variable *)) ||
-      !ls_grow(all->allocator, &all->wishes, &all->wishes_capacity, needed,
-               sizeof(*all->wishes)))
+  if (!LS_GROW(all->allocator, all->variables, all->variables_capacity,
+               needed) ||
+      !LS_GROW(all->allocator, all->wishes, all->wishes_capacity, needed))
     return ls_out_of_memory();
   all->variables[all->count] = variable;
   all->wishes[all->count++] = (ls_safetensors_wish){.entry = entry};
@@ -120,9 +119,8 @@ static ls_status add_made(const ls_restore_plan *plan, stored *all,
                           size_t index) {
   ls_variable *variable = plan->saver->variables[index];
   const ls_safetensors_entry *entry = plan->entries[index];
-  if (!ls_grow(all->allocator, &all->made, &all->made_capacity,
-               all->num_made + 1, sizeof(*all->made)))
-    return ls_out_of_memory();
+  LS_RETURN_IF_NO_MEMORY(LS_GROW(all->allocator, all->made, all->made_capacity,
+                                 all->num_made + 1));
   struct made *made = &all->made[all->num_made];
   *made = (struct made){.variable = variable};
   LS_RETURN_IF_ERROR(ls_array_create_unwritten(

@@ -30,10 +30,8 @@ typedef struct sources {
 static ls_status add_entry(ls_snapshot *self, sources *from, const char *name,
                            ls_type type, struct source source) {
   const size_t count = self->count;
-  if (!ls_grow(self->allocator, &self->entries, &self->capacity, count + 1,
-               sizeof(*self->entries)) ||
-      !ls_grow(from->allocator, &from->items, &from->items_capacity, count + 1,
-               sizeof(*from->items)))
+  if (!LS_GROW(self->allocator, self->entries, self->capacity, count + 1) ||
+      !LS_GROW(from->allocator, from->items, from->items_capacity, count + 1))
     return ls_out_of_memory();
   self->entries[count] = (ls_safetensors_entry){
       .name = name, .dtype = type.dtype, .shape = type.shape};
@@ -47,9 +45,8 @@ static ls_status snapshot_add_variable(ls_snapshot *self, sources *from,
                                        const char *name,
                                        ls_variable *variable) {
   const size_t number = from->num_variables;
-  if (!ls_grow(from->allocator, &from->variables, &from->variables_capacity,
-               number + 1, sizeof(ls_variable *)))
-    return ls_out_of_memory();
+  LS_RETURN_IF_NO_MEMORY(LS_GROW(from->allocator, from->variables,
+                                 from->variables_capacity, number + 1));
   from->variables[from->num_variables++] = variable;
   return add_entry(self, from, name, variable->type,
                    (struct source){.variable = number});

@@ -71,10 +71,9 @@ static ls_status count_steps(ls_loop *loop, int64_t steps, int64_t examples,
 }
 
 static ls_status reserve_numbers(ls_loop *loop, int64_t steps) {
-  return ls_grow(ls_runtime_allocator(loop->runtime), &loop->numbers,
-                 &loop->numbers_capacity, (size_t)steps, sizeof(*loop->numbers))
-             ? ls_ok()
-             : ls_out_of_memory();
+  return ls_memory_status(LS_GROW(ls_runtime_allocator(loop->runtime),
+                                  loop->numbers, loop->numbers_capacity,
+                                  (size_t)steps));
 }
 
 // ---- The first step --------------------------------------------------------

@@ -67,10 +67,12 @@ static inline void ls_release(ls_allocator *allocator, const void *memory) {
 // Makes room for at least `needed` items of `item_size` bytes in the growable
 // array `*array`, whose capacity is `*capacity` (doubles it; new items are
 // zero). Returns false without memory and then changes nothing. `array` points
-// to a pointer of any object type: ls_grow(a, &items, &capacity, n,
-// sizeof(*items)).
+// to a pointer of any object type.
 LS_PRIVATE_API bool ls_grow(ls_allocator *allocator, void *array,
                             size_t *capacity, size_t needed, size_t item_size);
+// Grows the array `items` of this capacity; both are variables or fields.
+#define LS_GROW(allocator, items, capacity, needed)                            \
+  ls_grow(allocator, &(items), &(capacity), needed, sizeof(*(items)))
 
 // Copies `size` bytes and adds a zero byte; NULL without memory.
 LS_PRIVATE_API char *ls_copy_text(ls_allocator *allocator, const char *text,
@@ -90,12 +92,11 @@ void ls_bury(void *memory);
   do {                                                                         \
     if (!(got)) return ls_out_of_memory();                                     \
   } while (0)
-// Appends to a growable array (see ls_grow), or returns out-of-memory. All
-// arguments but the last are evaluated several times.
+// Appends to a growable array, or returns out-of-memory. All arguments but the
+// last are evaluated several times.
 #define LS_PUSH_OR_RETURN(allocator, items, count, capacity, ...)              \
   do {                                                                         \
-    LS_RETURN_IF_NO_MEMORY(ls_grow(allocator, &(items), &(capacity),           \
-                                   (count) + 1, sizeof(*(items))));            \
+    LS_RETURN_IF_NO_MEMORY(LS_GROW(allocator, items, capacity, (count) + 1));  \
     (items)[(count)++] = __VA_ARGS__;                                          \
   } while (0)
 // Returns OK if `got` is true, otherwise out-of-memory.

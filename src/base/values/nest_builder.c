@@ -9,12 +9,10 @@ static bool add_name(ls_nest_builder *builder, const char *name) {
   if (builder->allocator == NULL) builder->allocator = ls_current_allocator();
   ls_allocator *allocator = builder->allocator;
   const size_t needed = builder->count + 1;
-  if (!ls_grow(allocator, &builder->items, &builder->items_capacity, needed,
-               sizeof(*builder->items)))
+  if (!LS_GROW(allocator, builder->items, builder->items_capacity, needed))
     return false;
   if (name == NULL) return true;
-  if (!ls_grow(allocator, &builder->names, &builder->names_capacity, needed,
-               sizeof(*builder->names)))
+  if (!LS_GROW(allocator, builder->names, builder->names_capacity, needed))
     return false;
   char *copy = ls_copy_text(allocator, name, strlen(name));
   builder->names[builder->count] = copy;

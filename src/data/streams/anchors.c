@@ -28,9 +28,8 @@ void ls_anchors_reset(ls_anchors *anchors) {
 
 static ls_status add_place(ls_anchors *anchors) {
   LS_OWN(ls_record, record) = NULL;
-  LS_RETURN_IF_NO_MEMORY(ls_grow(anchors->allocator, &anchors->items,
-                                 &anchors->capacity, anchors->count + 1,
-                                 sizeof(*anchors->items)));
+  LS_RETURN_IF_NO_MEMORY(LS_GROW(anchors->allocator, anchors->items,
+                                 anchors->capacity, anchors->count + 1));
   LS_RETURN_IF_ERROR(ls_record_create(&record));
   LS_RETURN_IF_ERROR(ls_stage_save(anchors->input, record));
   anchors->items[anchors->count++] =
@@ -162,9 +161,8 @@ static ls_status restore_place(ls_anchors *anchors, const ls_record *places,
         "the position's entry at %lld is not after %lld", (long long)at,
         (long long)anchors->items[anchors->count - 1].at);
   LS_RETURN_IF_ERROR(ls_record_find(inner, "state", &state));
-  LS_RETURN_IF_NO_MEMORY(ls_grow(anchors->allocator, &anchors->items,
-                                 &anchors->capacity, anchors->count + 1,
-                                 sizeof(*anchors->items)));
+  LS_RETURN_IF_NO_MEMORY(LS_GROW(anchors->allocator, anchors->items,
+                                 anchors->capacity, anchors->count + 1));
   LS_RETURN_IF_ERROR(ls_record_create(&copy));
   LS_RETURN_IF_ERROR(ls_record_copy(copy, state));
   anchors->items[anchors->count++] =

@@ -82,12 +82,9 @@ static ls_status bucket_choose(const bucket_dataset *dataset, ls_nest element,
 static bool bucket_make_room(bucket_stage *self, waiting *slot) {
   ls_allocator *allocator = self->stage.work->allocator;
   const size_t count = slot->count + 1;
-  return ls_grow(allocator, &slot->elements, &slot->capacity[0], count,
-                 sizeof(*slot->elements)) &&
-         ls_grow(allocator, &slot->ids, &slot->capacity[1], count,
-                 sizeof(*slot->ids)) &&
-         ls_grow(allocator, &slot->at, &slot->capacity[2], count,
-                 sizeof(*slot->at));
+  return LS_GROW(allocator, slot->elements, slot->capacity[0], count) &&
+         LS_GROW(allocator, slot->ids, slot->capacity[1], count) &&
+         LS_GROW(allocator, slot->at, slot->capacity[2], count);
 }
 
 // Moves the element just read into its bucket.

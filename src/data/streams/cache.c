@@ -57,9 +57,8 @@ static ls_status read_more(cache *self) {
   if (self->source == NULL)
     LS_RETURN_IF_ERROR(
         ls_iterator_create(self->dataset.inputs[0], NULL, &self->source));
-  if (!ls_grow(self->dataset.allocator, &self->items, &self->capacity,
-               self->count + 1, sizeof(*self->items)))
-    return ls_out_of_memory();
+  LS_RETURN_IF_NO_MEMORY(LS_GROW(self->dataset.allocator, self->items,
+                                 self->capacity, self->count + 1));
   kept *item = &self->items[self->count];
   item->status = ls_iterator_next(self->source, &item->element);
   if (ls_status_code(item->status) == LS_OUT_OF_RANGE) {

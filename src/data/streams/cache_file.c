@@ -71,9 +71,8 @@ static ls_status write_leaf(ls_text *text, ls_nest leaf) {
 static ls_status write_element(writer *self, ls_allocator *allocator,
                                ls_nest element) {
   const size_t count = ls_nest_num_leaves(element);
-  if (!ls_grow(allocator, &self->offsets, &self->capacity, self->count + 2,
-               sizeof(*self->offsets)))
-    return ls_out_of_memory();
+  LS_RETURN_IF_NO_MEMORY(
+      LS_GROW(allocator, self->offsets, self->capacity, self->count + 2));
   LS_OWN_ARRAY_OR_RETURN(allocator, ls_nest, leaves, count);
   ls_nest_flatten(element, leaves, count);
   const size_t start = self->buffer.size;
@@ -102,9 +101,8 @@ static ls_status write_file(writer *self, const uint64_t digest[2],
   memcpy(head.magic, magic, sizeof(magic));
   self->at = HEADER;
   LS_RETURN_IF_ERROR(write_elements(self, allocator, source));
-  if (!ls_grow(allocator, &self->offsets, &self->capacity, self->count + 1,
-               sizeof(*self->offsets)))
-    return ls_out_of_memory();
+  LS_RETURN_IF_NO_MEMORY(
+      LS_GROW(allocator, self->offsets, self->capacity, self->count + 1));
   head.count = (int64_t)self->count;
   head.index = self->at + (int64_t)self->buffer.size;
   self->offsets[self->count] = head.index;

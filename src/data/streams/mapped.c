@@ -286,10 +286,8 @@ static ls_status read_elements(batch_stage *self, size_t *out_count,
   *out_count = *out_failed = 0;
   while (*out_count + *out_failed < size) {
     const size_t at = *out_count;
-    if (!ls_grow(allocator, &self->elements, &self->capacity, at + 1,
-                 sizeof(*self->elements)) ||
-        !ls_grow(allocator, &self->ids, &self->ids_capacity, at + 1,
-                 sizeof(*self->ids)))
+    if (!LS_GROW(allocator, self->elements, self->capacity, at + 1) ||
+        !LS_GROW(allocator, self->ids, self->ids_capacity, at + 1))
       return ls_status_join(first, ls_out_of_memory());
     ls_status status = ls_stage_next(stage->inputs[0], &self->elements[at]);
     if (ls_status_code(status) == LS_OUT_OF_RANGE) {

@@ -31,8 +31,7 @@ static bool may_have_gradient(ls_nest leaf) {
 static ls_nest note_tensor(ls_nest leaf, void *user) {
   tensors *all = user;
   if (!may_have_gradient(leaf)) return ls_none();
-  if (!ls_grow(all->allocator, &all->items, &all->capacity, all->count + 1,
-               sizeof(*all->items)))
+  if (!LS_GROW(all->allocator, all->items, all->capacity, all->count + 1))
     return ls_fail(ls_out_of_memory());
   all->items[all->count++] = leaf.as.tensor;
   return ls_none();

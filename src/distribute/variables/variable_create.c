@@ -128,8 +128,7 @@ ls_status ls_component_list_add(ls_component_list *list,
     ls_variable_release(component);
     return ls_null_argument(__func__, "list");
   }
-  if (!ls_grow(list->allocator, &list->items, &list->capacity, list->count + 1,
-               sizeof(*list->items))) {
+  if (!LS_GROW(list->allocator, list->items, list->capacity, list->count + 1)) {
     ls_variable_release(component);
     return ls_out_of_memory();
   }
@@ -329,8 +328,8 @@ static ls_status join_graph(ls_variable *container) {
   ls_graph *graph = container->graph;
   LS_OWN_ARRAY(graph->allocator, ls_op, ops, container->num_components);
   if (ops == NULL ||
-      !ls_grow(graph->allocator, &graph->variables, &graph->variables_capacity,
-               graph->num_variables + 1, sizeof(*graph->variables)))
+      !LS_GROW(graph->allocator, graph->variables, graph->variables_capacity,
+               graph->num_variables + 1))
     return ls_out_of_memory();
   for (size_t i = 0; i < container->num_components; ++i)
     ops[i] = container->components[i]->initializer;

@@ -86,8 +86,8 @@ static source *entry_of(ls_rendezvous *self, const char *name) {
   for (size_t i = 0; i < self->num_sources; ++i)
     if (strcmp(self->sources[i].name, name) == 0) return &self->sources[i];
   char *copy = ls_copy_text(self->allocator, name, strlen(name));
-  if (copy == NULL || !ls_grow(self->allocator, &self->sources, &self->capacity,
-                               self->num_sources + 1, sizeof(*self->sources))) {
+  if (copy == NULL || !LS_GROW(self->allocator, self->sources, self->capacity,
+                               self->num_sources + 1)) {
     ls_release(self->allocator, copy);
     return NULL;
   }

@@ -50,9 +50,8 @@ static ls_status take_leaves(ls_host_calls *calls, const char *name,
 static ls_status host_calls_append(ls_host_calls *calls, const char *name,
                                    ls_nest nest, size_t count) {
   LS_OWN_ARRAY_OR_RETURN(calls->allocator, ls_nest, leaves, count + 1);
-  if (!ls_grow(calls->allocator, &calls->tensors, &calls->capacity,
-               calls->count + count + 1, sizeof(*calls->tensors)))
-    return ls_out_of_memory();
+  LS_RETURN_IF_NO_MEMORY(LS_GROW(calls->allocator, calls->tensors,
+                                 calls->capacity, calls->count + count + 1));
   ls_nest_flatten(nest, leaves, count);
   return take_leaves(calls, name, leaves, count);
 }

@@ -46,8 +46,8 @@ static ls_status tensor_tracer_need(tracer *self, ls_op op) {
       ls_map_has(&self->needed, &op.id, sizeof(op.id)))
     return ls_ok();
   if (!ls_map_insert_u64(&self->needed, op.id, NULL) ||
-      !ls_grow(ls_current_allocator(), &self->left, &self->left_capacity,
-               self->num_left + 1, sizeof(*self->left)))
+      !LS_GROW(ls_current_allocator(), self->left, self->left_capacity,
+               self->num_left + 1))
     return ls_out_of_memory();
   self->left[self->num_left++] = op;
   return ls_ok();

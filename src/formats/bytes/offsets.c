@@ -22,8 +22,8 @@ void ls_offsets_deinit(ls_offsets *offsets) {
 
 ls_status ls_offsets_add(ls_offsets *offsets, int64_t offset) {
   if (offsets->size == offsets->capacity &&
-      !ls_grow(offsets->allocator, &offsets->items, &offsets->capacity,
-               offsets->size + 1, sizeof(*offsets->items))) {
+      !LS_GROW(offsets->allocator, offsets->items, offsets->capacity,
+               offsets->size + 1)) {
     return LS_STATUS(LS_RESOURCE_EXHAUSTED,
                      "no memory for the places of more than %zu records",
                      offsets->size);

@@ -245,9 +245,8 @@ static bool is_image_name(const char *name) {
 
 static ls_status add_file(image_folder *self, const char *name) {
   const size_t index = (size_t)self->base.size;
-  if (!ls_grow(self->base.allocator, &self->starts, &self->starts_capacity,
-               index + 1, sizeof(*self->starts)))
-    return ls_out_of_memory();
+  LS_RETURN_IF_NO_MEMORY(LS_GROW(self->base.allocator, self->starts,
+                                 self->starts_capacity, index + 1));
   self->starts[index] = self->names.size;
   ls_text_append_bytes(&self->names, name, strlen(name) + 1);
   ++self->base.size;
@@ -255,9 +254,9 @@ static ls_status add_file(image_folder *self, const char *name) {
 }
 
 static ls_status add_class(image_folder *self, const char *name) {
-  if (!ls_grow(self->base.allocator, &self->classes, &self->classes_capacity,
-               self->num_classes + 1, sizeof(*self->classes)))
-    return ls_out_of_memory();
+  LS_RETURN_IF_NO_MEMORY(LS_GROW(self->base.allocator, self->classes,
+                                 self->classes_capacity,
+                                 self->num_classes + 1));
   image_class *made = &self->classes[self->num_classes++];
   made->first = self->base.size;
   made->name = ls_copy_text(self->base.allocator, name, strlen(name));

@@ -359,8 +359,8 @@ bool ls_same_values_add(ls_same_values *values, ls_tensor value) {
   // Grows to twice the number of valid entries, so that scans for freed values
   // stay rare.
   if (values->count >= values->capacity / 2 &&
-      !ls_grow(values->allocator, &values->refs, &values->capacity,
-               2 * values->count + 1, sizeof(*values->refs)))
+      !LS_GROW(values->allocator, values->refs, values->capacity,
+               2 * values->count + 1))
     return false;
   values->refs[values->count++] = value.ref;
   return true;

@@ -26,9 +26,8 @@ static ls_status flow_add_input(flow *f, ls_tensor tensor) {
 static ls_status add_captures(flow *f) {
   const size_t captures = ls_count_captures(f->regions, 2);
   if (captures == 0) return ls_ok();
-  if (!ls_grow(f->graph->allocator, &f->inputs, &f->inputs_capacity,
-               f->num_inputs + captures, sizeof(*f->inputs)))
-    return ls_out_of_memory();
+  LS_RETURN_IF_NO_MEMORY(LS_GROW(f->graph->allocator, f->inputs,
+                                 f->inputs_capacity, f->num_inputs + captures));
   f->num_inputs += ls_list_captures(f->regions, 2, f->inputs + f->num_inputs);
   return ls_ok();
 }

@@ -39,8 +39,8 @@ static void drop_use(ls_rewrite *r, uint32_t use, uint64_t ref) {
 static ls_status rewrite_list_inputs(ls_rewrite *r, ls_node *node) {
   const size_t first = r->num_uses;
   if (first + node->num_inputs > UINT32_MAX ||
-      !ls_grow(r->graph->allocator, &r->uses, &r->uses_capacity,
-               first + node->num_inputs, sizeof(*r->uses)))
+      !LS_GROW(r->graph->allocator, r->uses, r->uses_capacity,
+               first + node->num_inputs))
     return ls_out_of_memory();
   r->num_uses += node->num_inputs;
   r->nodes[node->id].inputs = (uint32_t)first;
@@ -70,9 +70,8 @@ static void rewrite_take_out(ls_rewrite *r, uint64_t id) {
 
 // ---- Begin, end ------------------------------------------------------------
 static ls_status reserve(ls_rewrite *r, uint64_t id) {
-  return ls_memory_status(ls_grow(r->graph->allocator, &r->nodes,
-                                  &r->nodes_capacity, id + 1,
-                                  sizeof(*r->nodes)));
+  return ls_memory_status(
+      LS_GROW(r->graph->allocator, r->nodes, r->nodes_capacity, id + 1));
 }
 
 ls_status ls_rewrite_begin(ls_rewrite *r, ls_graph *graph) {

@@ -308,8 +308,8 @@ static ls_status add_capture(ls_graph *graph, const op_text *op) {
   } key = {op->captured.graph, op->captured.ref};
   if (ls_map_has(&graph->capture_index, &key, sizeof(key)))
     return ls_invalid_argument("another parameter captures this value already");
-  if (!ls_grow(graph->allocator, &graph->captures, &graph->captures_capacity,
-               graph->num_captures + 1, sizeof(*graph->captures)) ||
+  if (!LS_GROW(graph->allocator, graph->captures, graph->captures_capacity,
+               graph->num_captures + 1) ||
       !ls_map_insert(&graph->capture_index, &key, sizeof(key),
                      (void *)(uintptr_t)(graph->num_captures + 1)))
     return ls_out_of_memory();

@@ -93,9 +93,9 @@ static ls_status check_initial(const ls_variable_options *options,
 // Adds the op that writes the initial value, in a build graph.
 static ls_status add_initializer(ls_variable *variable, ls_tensor value) {
   ls_graph *graph = variable->graph;
-  if (!ls_grow(graph->allocator, &graph->variables, &graph->variables_capacity,
-               graph->num_variables + 1, sizeof(*graph->variables)))
-    return ls_out_of_memory();
+  LS_RETURN_IF_NO_MEMORY(LS_GROW(graph->allocator, graph->variables,
+                                 graph->variables_capacity,
+                                 graph->num_variables + 1));
   char name[LS_MAX_FULL_NAME + 16];
   snprintf(name, sizeof(name), "%s/", variable->name);
   {

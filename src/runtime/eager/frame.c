@@ -69,8 +69,8 @@ static ls_nest note_survivor(ls_nest leaf, void *user) {
   for (size_t i = 0; i < list->count; ++i)
     if (list->items[i].id == node->id) return ls_none();
   ls_eager_catch_up(leaf.as.tensor.graph, node);
-  if (!ls_grow(list->graph->allocator, &list->items, &list->capacity,
-               list->count + 1, sizeof(*list->items))) {
+  if (!LS_GROW(list->graph->allocator, list->items, list->capacity,
+               list->count + 1)) {
     list->failed = true;
     return ls_none();
   }

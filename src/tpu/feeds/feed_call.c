@@ -69,8 +69,7 @@ static ls_status feed_call_enter(ls_host_call *call, size_t num_tuples,
   self->waits_for = NULL;
   self->closings = 0;
   self->status = NULL;
-  if (!ls_grow(feed->allocator, &self->tuples, &self->most_tuples, num_tuples,
-               sizeof(*self->tuples))) {
+  if (!LS_GROW(feed->allocator, self->tuples, self->most_tuples, num_tuples)) {
     feed_call_leave(self);
     return ls_out_of_memory();
   }

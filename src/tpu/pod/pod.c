@@ -324,9 +324,8 @@ static ls_status add_pod(ls_runtime *runtime, const char *name, const char *job,
                          const ls_pod_shape *shape, ls_pod **out_pod) {
   ls_tpu_state *state = ls_tpu_state_get(runtime);
   LS_RETURN_IF_ERROR(check_shape(name, shape));
-  if (state == NULL ||
-      !ls_grow(state->allocator, &state->pods, &state->pods_capacity,
-               state->num_pods + 1, sizeof(*state->pods)))
+  if (state == NULL || !LS_GROW(state->allocator, state->pods,
+                                state->pods_capacity, state->num_pods + 1))
     return ls_out_of_memory();
   LS_RETURN_IF_ERROR(make_pod(runtime, name, job, shape, out_pod));
   state->pods[state->num_pods++] = *out_pod;

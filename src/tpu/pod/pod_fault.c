@@ -88,8 +88,8 @@ static ls_status plan(ls_pod *pod, const ls_pod_fault *fault, bool happened) {
   char *kept = ls_copy_text(pod->allocator, text, strlen(text));
   if (kept == NULL) return ls_out_of_memory();
   ls_mutex_lock(&pod->lock);
-  const bool fits = ls_grow(pod->allocator, &pod->faults, &pod->faults_capacity,
-                            pod->num_faults + 1, sizeof(*pod->faults));
+  const bool fits = LS_GROW(pod->allocator, pod->faults, pod->faults_capacity,
+                            pod->num_faults + 1);
   if (fits) {
     struct ls_planned_fault *planned = &pod->faults[pod->num_faults];
     *planned = (struct ls_planned_fault){.fault = *fault, .happened = happened};

@@ -31,8 +31,7 @@ static void proto_deinit(proto *in) {
 LS_OWNED_STRUCT(proto, proto_deinit)
 
 static bool add_number(proto *in, numbers *list, uint64_t value) {
-  if (!ls_grow(in->allocator, &list->items, &list->capacity, list->count + 1,
-               sizeof(*list->items)))
+  if (!LS_GROW(in->allocator, list->items, list->capacity, list->count + 1))
     return false;
   list->items[list->count++] = (int32_t)(uint32_t)value;
   return true;

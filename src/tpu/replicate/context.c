@@ -183,10 +183,9 @@ static ls_status note_core(ls_tpu_context *self, const char *cluster) {
   const char *device = ls_context_current()->scoped.device;
   const char *at = device != NULL ? strstr(device, type) : NULL;
   if (at == NULL || at[sizeof(type) - 1] == '*') return ls_ok();
-  if (!ls_grow(self->allocator, &self->host_compute_cores,
-               &self->host_compute_cores_capacity,
-               self->num_host_compute_cores + 1, sizeof(char *)))
-    return ls_out_of_memory();
+  LS_RETURN_IF_NO_MEMORY(LS_GROW(self->allocator, self->host_compute_cores,
+                                 self->host_compute_cores_capacity,
+                                 self->num_host_compute_cores + 1));
   ls_text text = {.allocator = self->allocator};
   ls_text_append_format(&text, "%s:%s", cluster, at + sizeof(type) - 1);
   char *entry = ls_text_finish(&text);

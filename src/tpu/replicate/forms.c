@@ -295,8 +295,8 @@ static ls_status note_made(const ls_creator *next,
                            ls_variable **out_variable) {
   inference *self = user;
   LS_RETURN_IF_ERROR(ls_creator_create(next, options, out_variable));
-  if (ls_grow(ls_current_allocator(), &self->reads, &self->capacity,
-              self->num_reads + 1, sizeof(*self->reads))) {
+  if (LS_GROW(ls_current_allocator(), self->reads, self->capacity,
+              self->num_reads + 1)) {
     self->reads[self->num_reads++] = guarantee_constant(*out_variable);
     if (ls_map_insert_u64(&self->made, (uint64_t)(uintptr_t)*out_variable,
                           (void *)(uintptr_t)self->num_reads))

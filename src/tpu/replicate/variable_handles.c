@@ -166,9 +166,9 @@ ls_status ls_tpu_context_handle(ls_tpu_context *self, ls_variable *variable,
     *out_handle = &self->handles[at];
     return ls_ok();
   }
-  LS_RETURN_IF_NO_MEMORY(ls_grow(self->allocator, &self->handles,
-                                 &self->handles_capacity, self->num_handles + 1,
-                                 sizeof(*self->handles)));
+  LS_RETURN_IF_NO_MEMORY(LS_GROW(self->allocator, self->handles,
+                                 self->handles_capacity,
+                                 self->num_handles + 1));
   LS_OWN_ARRAY_OR_RETURN(self->allocator, int64_t, copies,
                          (size_t)self->num_replicas);
   size_t count = 0;

@@ -219,10 +219,10 @@ static named output_at(const ls_step_context *context, size_t i) {
 static ls_status take_leaf(ls_step_parts *parts, const named *n, ls_nest leaf) {
   const size_t count = ls_distributed_count(leaf);
   const size_t taken = count == 0 || n->is_reduced ? 1 : count;
-  if (!ls_grow(parts->allocator, &parts->sizes, &parts->sizes_capacity,
-               parts->num_leaves + 1, sizeof(*parts->sizes)) ||
-      !ls_grow(parts->allocator, &parts->values, &parts->values_capacity,
-               parts->num_values + taken, sizeof(*parts->values)))
+  if (!LS_GROW(parts->allocator, parts->sizes, parts->sizes_capacity,
+               parts->num_leaves + 1) ||
+      !LS_GROW(parts->allocator, parts->values, parts->values_capacity,
+               parts->num_values + taken))
     return ls_out_of_memory();
   parts->sizes[parts->num_leaves++] = count == 0 || n->is_reduced ? 0 : count;
   for (size_t i = 0; i < taken; ++i) {

@@ -394,9 +394,8 @@ static ls_status lazy_variables_push(ls_tpu_strategy *self, ls_store *store,
   if (!ls_store_has_value(store, variable)) return ls_ok();
   LS_RETURN_IF_ERROR(ls_store_take(store, variable, &value));
   ls_mutex_lock(&self->base.lock);
-  const bool has_room =
-      ls_grow(self->base.allocator, &late->items, &late->capacity,
-              late->count + 1, sizeof(*late->items));
+  const bool has_room = LS_GROW(self->base.allocator, late->items,
+                                late->capacity, late->count + 1);
   if (has_room) {
     late->items[late->count++] =
         (ls_tpu_late_value){ls_variable_retain(variable), value};

@@ -104,9 +104,9 @@ static ls_status check_job(const ls_tpu_state *state, const char *name,
 static ls_status add_system(ls_tpu_state *state, const char *name,
                             const char *job, ls_topology *topology) {
   LS_RETURN_IF_ERROR(check_job(state, name, job));
-  if (!ls_grow(state->allocator, &state->systems, &state->systems_capacity,
-               state->num_systems + 1, sizeof(*state->systems)))
-    return ls_out_of_memory();
+  LS_RETURN_IF_NO_MEMORY(LS_GROW(state->allocator, state->systems,
+                                 state->systems_capacity,
+                                 state->num_systems + 1));
   LS_RETURN_IF_ERROR(copy_system(state->allocator, name, job, topology,
                                  &state->systems[state->num_systems]));
   ++state->num_systems;

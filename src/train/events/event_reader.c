@@ -57,9 +57,8 @@ static void add_scalar(void *user, ls_event_time at, ls_bytes tag,
   numbers *self = user;
   if (self->failed || (self->tag != NULL && !is_text(tag, self->tag))) return;
   const char *name = tag_of(self, tag);
-  self->failed =
-      name == NULL || !ls_grow(self->allocator, &self->items, &self->capacity,
-                               self->count + 1, sizeof(*self->items));
+  self->failed = name == NULL || !LS_GROW(self->allocator, self->items,
+                                          self->capacity, self->count + 1);
   if (self->failed) return;
   self->items[self->count] =
       (number){{name, at.step, value, at.seconds}, self->count};

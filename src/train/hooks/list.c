@@ -6,10 +6,8 @@ ls_status ls_hook_list_add(ls_hook_list *list, ls_hook *hook) {
   ls_allocator *allocator = ls_current_allocator();
   const size_t count = list->count + 1;
   if (hook == NULL) return ls_ok();
-  if (!ls_grow(allocator, &list->hooks, &list->hooks_capacity, count,
-               sizeof(*list->hooks)) ||
-      !ls_grow(allocator, &list->wishes, &list->wishes_capacity, count,
-               sizeof(*list->wishes))) {
+  if (!LS_GROW(allocator, list->hooks, list->hooks_capacity, count) ||
+      !LS_GROW(allocator, list->wishes, list->wishes_capacity, count)) {
     ls_hook_release(hook);
     return ls_out_of_memory();
   }

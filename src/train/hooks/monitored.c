@@ -227,9 +227,9 @@ ls_session *ls_monitored_session_now(ls_monitored_session *session) {
 // ---- A run -----------------------------------------------------------------
 static ls_status add_feeds(ls_monitored_session *self, const ls_feed *feeds,
                            size_t count) {
-  if (!ls_grow(ls_current_allocator(), &self->feeds, &self->feeds_capacity,
-               self->num_feeds + count, sizeof(*feeds)))
-    return ls_out_of_memory();
+  LS_RETURN_IF_NO_MEMORY(LS_GROW(ls_current_allocator(), self->feeds,
+                                 self->feeds_capacity,
+                                 self->num_feeds + count));
   for (size_t i = 0; i < count; ++i)
     self->feeds[self->num_feeds++] = feeds[i];
   return ls_ok();

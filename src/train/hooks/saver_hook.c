@@ -211,9 +211,8 @@ static const ls_hook_type saver_type = {.name = "checkpoint saver",
 
 static ls_status add_listeners(saver *self, const ls_save_listener *listeners,
                                size_t count) {
-  if (!ls_grow(ls_current_allocator(), &self->listeners, &self->capacity,
-               self->num_listeners + count, sizeof(*listeners)))
-    return ls_out_of_memory();
+  LS_RETURN_IF_NO_MEMORY(LS_GROW(ls_current_allocator(), self->listeners,
+                                 self->capacity, self->num_listeners + count));
   for (size_t i = 0; i < count; ++i)
     self->listeners[self->num_listeners++] = listeners[i];
   return ls_ok();

@@ -310,9 +310,8 @@ static uint32_t add_site(ls_cpu_compiler *self, bool is_endless) {
   ls_executable *out = self->out;
   const uint32_t number = out->num_stacks;
   if (!ls_cpu_has_memory(self,
-                         ls_grow(self->allocator, &self->endless_stacks,
-                                 &self->endless_stacks_capacity, number + 1,
-                                 sizeof(*self->endless_stacks))))
+                         LS_GROW(self->allocator, self->endless_stacks,
+                                 self->endless_stacks_capacity, number + 1)))
     return 0;
   self->endless_stacks[number] = is_endless;
   ++out->num_stacks;

@@ -78,9 +78,9 @@ static uint32_t *make_carried(ls_cpu_compiler *self, const ls_cpu_scope *scope,
 
 static void add_loop(ls_cpu_compiler *self, uint32_t begin, uint32_t end) {
   if (ls_cpu_failed(self)) return;
-  if (!ls_cpu_has_memory(
-          self, ls_grow(self->allocator, &self->loops, &self->loops_capacity,
-                        self->num_loops + 1, sizeof(*self->loops))))
+  if (!ls_cpu_has_memory(self,
+                         LS_GROW(self->allocator, self->loops,
+                                 self->loops_capacity, self->num_loops + 1)))
     return;
   self->loops[self->num_loops++] = (ls_cpu_stretch){begin, end};
 }
@@ -169,9 +169,9 @@ static void emit_branch(ls_cpu_compiler *self, ls_cpu_scope *scope,
 static void add_fork(ls_cpu_compiler *self, uint32_t begin, uint32_t otherwise,
                      uint32_t end) {
   if (ls_cpu_failed(self)) return;
-  if (!ls_cpu_has_memory(
-          self, ls_grow(self->allocator, &self->forks, &self->forks_capacity,
-                        self->num_forks + 1, sizeof(*self->forks))))
+  if (!ls_cpu_has_memory(self,
+                         LS_GROW(self->allocator, self->forks,
+                                 self->forks_capacity, self->num_forks + 1)))
     return;
   self->forks[self->num_forks++] =
       (ls_cpu_fork){{{begin, otherwise - 1}, {otherwise, end - 1}}};

@@ -291,10 +291,9 @@ static void emit_fused(ls_cpu_compiler *self, const group *g, const slots *s,
                        const ls_fused *fused) {
   const uint32_t position = g->steps[g->num_steps - 1];
   const uint32_t count = s->num_in + s->num_out;
-  if (!ls_cpu_has_memory(self, ls_grow(self->allocator, &self->operands,
-                                       &self->operands_capacity,
-                                       self->num_operands + count,
-                                       sizeof(*self->operands))))
+  if (!ls_cpu_has_memory(self, LS_GROW(self->allocator, self->operands,
+                                       self->operands_capacity,
+                                       self->num_operands + count)))
     return;
   ls_cpu_instruction *at = &self->instructions[position];
   at->operand = (uint32_t)self->num_operands;

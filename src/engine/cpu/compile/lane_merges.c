@@ -100,10 +100,9 @@ static ls_cpu_lane_merge next_lane_merge(ls_cpu_compiler *self,
   // those of this trip: so rows are staged.
   if (made.merge->offsets != NULL)
     made.staging = ls_cpu_new_shared(self, ls_cpu_type_size(node->outputs[0]));
-  if (!ls_cpu_has_memory(self, ls_grow(self->allocator, &self->lane_merges,
-                                       &self->meetings_capacity,
-                                       self->num_meetings + 1,
-                                       sizeof(*self->lane_merges))))
+  if (!ls_cpu_has_memory(self, LS_GROW(self->allocator, self->lane_merges,
+                                       self->meetings_capacity,
+                                       self->num_meetings + 1)))
     return made;
   self->lane_merges[self->num_meetings++] = made;
   ++self->num_reached;

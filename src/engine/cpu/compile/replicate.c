@@ -462,10 +462,9 @@ static void emit_streams(ls_cpu_compiler *compiler, ls_cpu_region *self,
   ls_cpu_launch *launch = ls_arena_new(&compiler->out->arena, ls_cpu_launch);
   if (!ls_cpu_has_memory(compiler,
                          launch != NULL &&
-                             ls_grow(compiler->allocator, &compiler->replicates,
-                                     &compiler->replicates_capacity,
-                                     compiler->num_replicates + 1,
-                                     sizeof(*compiler->replicates))))
+                             LS_GROW(compiler->allocator, compiler->replicates,
+                                     compiler->replicates_capacity,
+                                     compiler->num_replicates + 1)))
     return;
   compiler->replicate = (uint32_t)compiler->num_replicates++;
   launch->share = compiler->share;

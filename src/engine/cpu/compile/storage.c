@@ -110,10 +110,9 @@ static void add_access(ls_cpu_compiler *self, uint32_t position,
 
 void ls_cpu_collect_accesses(ls_cpu_compiler *self) {
   if (ls_cpu_failed(self)) return;
-  if (!ls_cpu_has_memory(self, ls_grow(self->allocator, &self->accesses,
-                                       &self->accesses_capacity,
-                                       self->num_operands + 1,
-                                       sizeof(*self->accesses))))
+  if (!ls_cpu_has_memory(self, LS_GROW(self->allocator, self->accesses,
+                                       self->accesses_capacity,
+                                       self->num_operands + 1)))
     return;
   for (uint32_t i = 0; i < self->num_instructions; ++i) {
     const ls_cpu_instruction *instruction = &self->instructions[i];
