@@ -25,11 +25,7 @@ static void print_dataset(const ls_object *object, char *buffer, size_t size) {
 static const ls_object_type dataset_type = {
     .name = "dataset", .destroy = destroy_dataset, .print = print_dataset};
 
-ls_dataset *ls_dataset_retain(ls_dataset *dataset) {
-  return ls_object_retain(dataset);
-}
-
-void ls_dataset_release(ls_dataset *dataset) { ls_object_release(dataset); }
+LS_COUNTED(ls_dataset)
 
 ls_status ls_dataset_status(const ls_dataset *dataset) {
   return dataset == NULL ? ls_out_of_memory()

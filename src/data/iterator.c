@@ -172,11 +172,7 @@ ls_status ls_iterator_let_help(ls_iterator *iterator) {
                : ls_ok();
 }
 
-ls_iterator *ls_iterator_retain(ls_iterator *iterator) {
-  return ls_object_retain(iterator);
-}
-
-void ls_iterator_release(ls_iterator *iterator) { ls_object_release(iterator); }
+LS_COUNTED(ls_iterator)
 
 ls_dataset *ls_iterator_dataset(const ls_iterator *iterator) {
   return iterator->dataset;

@@ -51,6 +51,13 @@ LS_MUST_USE ls_status ls_layer_finish(ls_layer *layer, const char *what,
                                       ls_status status, void *out_layer);
 size_t ls_layer_list(const ls_layer *layer, ls_variable **variables,
                      size_t capacity);
+// Defines the functions that are the same for all kinds of layers.
+#define LS_LAYER(kind)                                                         \
+  void kind##_destroy(kind *layer) { ls_layer_free((ls_layer *)layer); }       \
+  size_t kind##_variables(const kind *layer, ls_variable **variables,          \
+                          size_t capacity) {                                   \
+    return ls_layer_list(&layer->base, variables, capacity);                   \
+  }
 
 // Reads a variable; for NULL returns a failed tensor, which op makers treat as
 // an operand that is not given.

@@ -84,9 +84,7 @@ ls_status ls_conv_layer_create(const ls_conv_options *options,
                          out_layer);
 }
 
-void ls_conv_layer_destroy(ls_conv_layer *layer) {
-  ls_layer_free((ls_layer *)layer);
-}
+LS_LAYER(ls_conv_layer)
 
 static int64_t size_or(ls_shape list, int i, int64_t fallback) {
   return list.rank > 0 ? list.dim[i] : fallback;
@@ -152,11 +150,6 @@ ls_tensor ls_conv_layer_apply(const ls_conv_layer *layer, ls_tensor x) {
   return y;
 }
 
-size_t ls_conv_layer_variables(const ls_conv_layer *layer,
-                               ls_variable **variables, size_t capacity) {
-  return ls_layer_list(&layer->base, variables, capacity);
-}
-
 // ---- Dense -----------------------------------------------------------------
 struct ls_dense_layer {
   ls_layer base;
@@ -197,20 +190,13 @@ ls_status ls_dense_layer_create(const ls_dense_options *options,
                          dense_create_variables(options, layer), out_layer);
 }
 
-void ls_dense_layer_destroy(ls_dense_layer *layer) {
-  ls_layer_free((ls_layer *)layer);
-}
+LS_LAYER(ls_dense_layer)
 
 ls_tensor ls_dense_layer_apply(const ls_dense_layer *layer, ls_tensor x) {
   LS_MAKE_REQUIRE(layer);
   LS_NAME_SCOPE(layer->base.name);
   const ls_tensor bias = ls_layer_read(layer->bias);
   return ls_dense(x, ls_variable_read(layer->kernel), bias, layer->activation);
-}
-
-size_t ls_dense_layer_variables(const ls_dense_layer *layer,
-                                ls_variable **variables, size_t capacity) {
-  return ls_layer_list(&layer->base, variables, capacity);
 }
 
 ls_variable *ls_dense_layer_kernel(const ls_dense_layer *layer) {
@@ -257,9 +243,7 @@ ls_status ls_embedding_layer_create(const ls_embedding_options *options,
                          create_table(options, layer), out_layer);
 }
 
-void ls_embedding_layer_destroy(ls_embedding_layer *layer) {
-  ls_layer_free((ls_layer *)layer);
-}
+LS_LAYER(ls_embedding_layer)
 
 ls_tensor ls_embedding_layer_apply(const ls_embedding_layer *layer,
                                    ls_tensor indices) {
@@ -273,11 +257,6 @@ ls_tensor ls_embedding_layer_logits(const ls_embedding_layer *layer,
   LS_MAKE_REQUIRE(layer);
   LS_NAME_SCOPE(layer->base.name);
   return ls_matmul_transposed(x, false, ls_variable_read(layer->table), true);
-}
-
-size_t ls_embedding_layer_variables(const ls_embedding_layer *layer,
-                                    ls_variable **variables, size_t capacity) {
-  return ls_layer_list(&layer->base, variables, capacity);
 }
 
 // ---- Attention --------------------------------------------------------------
@@ -335,9 +314,7 @@ ls_status ls_attention_layer_create(const ls_attention_layer_options *options,
                          attention_create_variables(options, layer), out_layer);
 }
 
-void ls_attention_layer_destroy(ls_attention_layer *layer) {
-  ls_layer_free((ls_layer *)layer);
-}
+LS_LAYER(ls_attention_layer)
 
 // ---- Applying --------------------------------------------------------------
 static ls_tensor attention_finish(const ls_attention_layer *layer,
@@ -378,9 +355,4 @@ ls_tensor ls_attention_layer_apply_to(const ls_attention_layer *layer,
       layer, ls_attention(attention_project(layer, x, 0, 1),
                           attention_project(layer, memory, 1, 1),
                           attention_project(layer, memory, 2, 1), &layer->how));
-}
-
-size_t ls_attention_layer_variables(const ls_attention_layer *layer,
-                                    ls_variable **variables, size_t capacity) {
-  return ls_layer_list(&layer->base, variables, capacity);
 }

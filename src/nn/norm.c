@@ -73,9 +73,7 @@ ls_status ls_batch_norm_layer_create(const ls_batch_norm_options *options,
                          out_layer);
 }
 
-void ls_batch_norm_layer_destroy(ls_batch_norm_layer *layer) {
-  ls_layer_free((ls_layer *)layer);
-}
+LS_LAYER(ls_batch_norm_layer)
 
 // Computes the mean over all dimensions but the last.
 static ls_tensor mean_by_channel(ls_tensor x) {
@@ -146,11 +144,6 @@ ls_tensor ls_batch_norm_layer_apply(const ls_batch_norm_layer *layer,
   return y;
 }
 
-size_t ls_batch_norm_layer_variables(const ls_batch_norm_layer *layer,
-                                     ls_variable **variables, size_t capacity) {
-  return ls_layer_list(&layer->base, variables, capacity);
-}
-
 // ---- Layer norm ------------------------------------------------------------
 struct ls_norm_layer {
   ls_layer base;
@@ -211,9 +204,7 @@ ls_status ls_norm_layer_create(const ls_norm_options *options,
                          norm_create_variables(options, layer), out_layer);
 }
 
-void ls_norm_layer_destroy(ls_norm_layer *layer) {
-  ls_layer_free((ls_layer *)layer);
-}
+LS_LAYER(ls_norm_layer)
 
 ls_tensor ls_norm_layer_apply(const ls_norm_layer *layer, ls_tensor x) {
   LS_MAKE_REQUIRE(layer);
@@ -231,9 +222,4 @@ ls_tensor ls_norm_layer_apply(const ls_norm_layer *layer, ls_tensor x) {
             : ls_layer_norm(x, scale, offset, layer->epsilon);
   }
   return y;
-}
-
-size_t ls_norm_layer_variables(const ls_norm_layer *layer,
-                               ls_variable **variables, size_t capacity) {
-  return ls_layer_list(&layer->base, variables, capacity);
 }

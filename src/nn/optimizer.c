@@ -48,13 +48,7 @@ static void destroy_optimizer(ls_object *object) {
 static const ls_object_type optimizer_type = {.name = "optimizer",
                                               .destroy = destroy_optimizer};
 
-ls_optimizer *ls_optimizer_retain(ls_optimizer *optimizer) {
-  return ls_object_retain(optimizer);
-}
-
-void ls_optimizer_release(ls_optimizer *optimizer) {
-  ls_object_release(optimizer);
-}
+LS_COUNTED(ls_optimizer)
 
 // Returns the inner optimizer of a cross-shard optimizer; else the optimizer
 // itself.

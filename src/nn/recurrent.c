@@ -88,14 +88,7 @@ ls_status ls_recurrent_layer_create(const ls_recurrent_options *options,
                          recurrent_create_variables(options, layer), out_layer);
 }
 
-void ls_recurrent_layer_destroy(ls_recurrent_layer *layer) {
-  ls_layer_free((ls_layer *)layer);
-}
-
-size_t ls_recurrent_layer_variables(const ls_recurrent_layer *layer,
-                                    ls_variable **variables, size_t capacity) {
-  return ls_layer_list(&layer->base, variables, capacity);
-}
+LS_LAYER(ls_recurrent_layer)
 
 // ---- One step --------------------------------------------------------------
 // Multiplies x, one step or all steps, by the kernel.

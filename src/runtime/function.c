@@ -167,11 +167,7 @@ ls_status ls_function_create(const ls_function_options *options,
   return ls_ok();
 }
 
-ls_function *ls_function_retain(ls_function *function) {
-  return ls_object_retain(function);
-}
-
-void ls_function_release(ls_function *function) { ls_object_release(function); }
+LS_COUNTED(ls_function)
 
 // ---- Tracing ---------------------------------------------------------------
 static ls_status trace_plain(const ls_tracer *tracer, ls_graph *graph,

@@ -260,11 +260,7 @@ ls_status ls_compile(ls_runtime *runtime, const ls_lower_request *request,
 }
 
 // ---- Accessors -------------------------------------------------------------
-ls_compiled *ls_compiled_retain(ls_compiled *compiled) {
-  return ls_object_retain(compiled);
-}
-
-void ls_compiled_release(ls_compiled *compiled) { ls_object_release(compiled); }
+LS_COUNTED(ls_compiled)
 
 const ls_program *ls_compiled_program(const ls_compiled *compiled) {
   return compiled->program;

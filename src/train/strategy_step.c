@@ -39,13 +39,7 @@ static void strategy_step_destroy(ls_object *object) {
 static const ls_object_type type = {.name = "step",
                                     .destroy = strategy_step_destroy};
 
-ls_strategy_step *ls_strategy_step_retain(ls_strategy_step *step) {
-  return ls_object_retain(step);
-}
-
-void ls_strategy_step_release(ls_strategy_step *step) {
-  ls_object_release(step);
-}
+LS_COUNTED(ls_strategy_step)
 
 ls_strategy *ls_strategy_step_strategy(const ls_strategy_step *step) {
   return step->strategy;

@@ -111,6 +111,12 @@ static inline void ls_owned_memory_end(const ls_owned_memory *owned) {
   LS_OWN_ARRAY(allocator, Type, name, count);                                  \
   LS_RETURN_IF_NO_MEMORY(name)
 
+// ---- Counted objects -------------------------------------------------------
+// Defines noun_retain and noun_release of a type that begins with an ls_object.
+#define LS_COUNTED(noun)                                                       \
+  noun *noun##_retain(noun *self) { return ls_object_retain(self); }           \
+  void noun##_release(noun *self) { ls_object_release(self); }
+
 // ---- Types of base ---------------------------------------------------------
 LS_OWNED_POINTER(ls_array, ls_array_release)
 LS_OWNED_POINTER(ls_cluster_spec, ls_cluster_spec_destroy)

@@ -7,7 +7,7 @@
 // a view owns none.
 #include "lockstep/array.h"
 
-#include "base/memory/allocator.h"
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/values/array_internal.h"
@@ -244,8 +244,7 @@ ls_status ls_array_create_view(ls_dtype dtype, ls_shape shape, void *data,
 }
 
 // ---- Getters ---------------------------------------------------------------
-ls_array *ls_array_retain(ls_array *array) { return ls_object_retain(array); }
-void ls_array_release(ls_array *array) { ls_object_release(array); }
+LS_COUNTED(ls_array)
 bool ls_array_is_unique(const ls_array *array) {
   return ls_object_is_unique(array);
 }

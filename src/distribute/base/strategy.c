@@ -107,11 +107,7 @@ ls_status ls_strategy_place(ls_strategy *strategy, int32_t index,
   return ls_ok();
 }
 
-ls_strategy *ls_strategy_retain(ls_strategy *strategy) {
-  return ls_object_retain(strategy);
-}
-
-void ls_strategy_release(ls_strategy *strategy) { ls_object_release(strategy); }
+LS_COUNTED(ls_strategy)
 
 // ---- Properties ------------------------------------------------------------
 int32_t ls_strategy_num_replicas(const ls_strategy *strategy) {

@@ -49,11 +49,7 @@ ls_status ls_cross_device_create(const ls_cross_device_table *table, void *self,
   return ls_cross_device_make(table, self, false, out_ops);
 }
 
-ls_cross_device *ls_cross_device_retain(ls_cross_device *ops) {
-  return ls_object_retain(ops);
-}
-
-void ls_cross_device_release(ls_cross_device *ops) { ls_object_release(ops); }
+LS_COUNTED(ls_cross_device)
 
 const char *ls_cross_device_name(const ls_cross_device *ops) {
   return ops->table->name != NULL ? ops->table->name : "cross-device ops";

@@ -193,14 +193,7 @@ ls_distributed_iterator_create(ls_nest dataset,
   return ls_ok();
 }
 
-ls_distributed_iterator *
-ls_distributed_iterator_retain(ls_distributed_iterator *iterator) {
-  return ls_object_retain(iterator);
-}
-
-void ls_distributed_iterator_release(ls_distributed_iterator *iterator) {
-  ls_object_release(iterator);
-}
+LS_COUNTED(ls_distributed_iterator)
 
 // ---- The next element -------------------------------------------------------
 // Joins the replicas' values of a leaf, which are taken over.

@@ -47,13 +47,7 @@ ls_status ls_summary_writer_create(ls_summary_function function, void *user,
   return ls_summary_writer_make(NULL, function, user, out_writer);
 }
 
-ls_summary_writer *ls_summary_writer_retain(ls_summary_writer *writer) {
-  return ls_object_retain(writer);
-}
-
-void ls_summary_writer_release(ls_summary_writer *writer) {
-  ls_object_release(writer);
-}
+LS_COUNTED(ls_summary_writer)
 
 void ls_summary_writer_set_step(ls_summary_writer *writer, int64_t step) {
   __atomic_store_n(&writer->step, step, __ATOMIC_RELAXED);

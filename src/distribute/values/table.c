@@ -60,8 +60,7 @@ static const ls_object_type host_tables_type = {.name = "table",
                                                 .print = print_table,
                                                 .is_distributed_table = true};
 
-ls_table *ls_table_retain(ls_table *table) { return ls_object_retain(table); }
-void ls_table_release(ls_table *table) { ls_object_release(table); }
+LS_COUNTED(ls_table)
 
 static ls_status new_table(const ls_object_type *type, const char *name,
                            ls_table **out_table) {

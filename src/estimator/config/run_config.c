@@ -35,11 +35,7 @@ static ls_status run_config_make(ls_runtime *runtime, ls_run_config **out) {
   return ls_ok();
 }
 
-ls_run_config *ls_run_config_retain(ls_run_config *config) {
-  return ls_object_retain(config);
-}
-
-void ls_run_config_release(ls_run_config *config) { ls_object_release(config); }
+LS_COUNTED(ls_run_config)
 
 const ls_run_values *ls_run_config_values(const ls_run_config *config) {
   return &config->values;

@@ -180,13 +180,7 @@ bool ls_estimator_spec_is_tpu(const ls_estimator_spec *spec) {
   return spec->is_tpu;
 }
 
-ls_estimator_spec *ls_estimator_spec_retain(ls_estimator_spec *spec) {
-  return ls_object_retain(spec);
-}
-
-void ls_estimator_spec_release(ls_estimator_spec *spec) {
-  ls_object_release(spec);
-}
+LS_COUNTED(ls_estimator_spec)
 
 // ---- Scaffold scopes --------------------------------------------------------
 // They refuse ops that use values of a program.

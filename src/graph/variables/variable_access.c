@@ -299,11 +299,7 @@ ls_tensor ls_variable_scatter_add(ls_variable *variable, ls_tensor indices,
 // ---- Object ----------------------------------------------------------------
 // Variables as objects: creation, sharing, printing and destruction.
 
-ls_variable *ls_variable_retain(ls_variable *variable) {
-  return ls_object_retain(variable);
-}
-
-void ls_variable_release(ls_variable *variable) { ls_object_release(variable); }
+LS_COUNTED(ls_variable)
 
 static void destroy_variable(ls_object *object) {
   ls_variable *variable = (ls_variable *)object;

@@ -102,13 +102,7 @@ ls_status ls_infeed_queue_create(const ls_infeed_options *options,
                               "InfeedQueue", out_queue);
 }
 
-ls_infeed_queue *ls_infeed_queue_retain(ls_infeed_queue *queue) {
-  return ls_object_retain(queue);
-}
-
-void ls_infeed_queue_release(ls_infeed_queue *queue) {
-  ls_object_release(queue);
-}
+LS_COUNTED(ls_infeed_queue)
 
 // ---- Read ------------------------------------------------------------------
 const char *ls_infeed_queue_name(const ls_infeed_queue *queue) {

@@ -118,14 +118,7 @@ ls_status ls_single_core_assignment(ls_array **out_cores) {
   return ls_array_create(LS_DTYPE_I32, LS_SHAPE(1, 1, LS_MESH_RANK), out_cores);
 }
 
-ls_device_assignment *
-ls_device_assignment_retain(ls_device_assignment *assignment) {
-  return ls_object_retain(assignment);
-}
-
-void ls_device_assignment_release(ls_device_assignment *assignment) {
-  ls_object_release(assignment);
-}
+LS_COUNTED(ls_device_assignment)
 
 // ---- Look up ---------------------------------------------------------------
 ls_topology *

@@ -228,11 +228,7 @@ ls_status ls_topology_create(const int32_t *mesh, size_t mesh_rank,
              : ls_out_of_memory();
 }
 
-ls_topology *ls_topology_retain(ls_topology *topology) {
-  return ls_object_retain(topology);
-}
-
-void ls_topology_release(ls_topology *topology) { ls_object_release(topology); }
+LS_COUNTED(ls_topology)
 
 // ---- Read ------------------------------------------------------------------
 const char *ls_topology_serialized(const ls_topology *topology,

@@ -43,13 +43,7 @@ ls_status ls_step_context_make(ls_step_context **out_context) {
   return ls_ok();
 }
 
-ls_step_context *ls_step_context_retain(ls_step_context *context) {
-  return ls_object_retain(context);
-}
-
-void ls_step_context_release(ls_step_context *context) {
-  ls_object_release(context);
-}
+LS_COUNTED(ls_step_context)
 
 ls_op ls_step_context_run_op(const ls_step_context *context) {
   return context != NULL ? context->run_op : (ls_op){0};

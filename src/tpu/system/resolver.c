@@ -228,13 +228,7 @@ ls_status ls_tpu_resolver_connect(const ls_tpu_resolver_options *options,
   return ls_ok();
 }
 
-ls_tpu_resolver *ls_tpu_resolver_retain(ls_tpu_resolver *resolver) {
-  return ls_object_retain(resolver);
-}
-
-void ls_tpu_resolver_release(ls_tpu_resolver *resolver) {
-  ls_object_release(resolver);
-}
+LS_COUNTED(ls_tpu_resolver)
 
 // ---- Properties ------------------------------------------------------------
 const char *ls_tpu_resolver_name(const ls_tpu_resolver *resolver) {

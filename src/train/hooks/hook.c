@@ -86,9 +86,7 @@ ls_status ls_hook_create(const ls_hook_options *options, ls_hook **out_hook) {
   return ls_ok();
 }
 
-ls_hook *ls_hook_retain(ls_hook *hook) { return ls_object_retain(hook); }
-
-void ls_hook_release(ls_hook *hook) { ls_object_release(hook); }
+LS_COUNTED(ls_hook)
 
 const char *ls_hook_name(const ls_hook *hook) { return hook->type->name; }
 
