@@ -186,11 +186,11 @@ int cli_bench(int argc, char **argv) {
   bench_flags flags = {.step = {.replicas = 1, .precision = "f32"}};
   const cli_option options[] = {
       {"replicas", CLI_COUNT, &flags.step.replicas, "N",
-       "replicas that share the batch (default 1)", 1},
+       "replicas that share the batch (default 1)"},
       CLI_THREADS_OPTION(&flags.step.threads),
       CLI_DEVICE_OPTIONS,
       {"steps", CLI_COUNT, &flags.steps, "N",
-       "steps to time (default: for 2 seconds)", 1},
+       "steps to time (default: for 2 seconds)"},
       CLI_BATCH_OPTION(&flags.step.batch_size),
       CLI_PRECISION_OPTION(&flags.step.precision),
       CLI_STEP_TASK_OPTIONS(&flags.step),
@@ -199,8 +199,7 @@ int cli_bench(int argc, char **argv) {
       {"json", CLI_FLAG, &flags.json, NULL,
        "print one line of JSON: model, replicas, threads, precision, math, "
        "batch_size, steps, min_ms, median_ms, in_a_row_ms, first_step_ms, "
-       "rss_mb, gflops",
-       0},
+       "rss_mb, gflops"},
   };
   const cli_syntax syntax = {
       .command = "bench",

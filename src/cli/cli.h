@@ -74,8 +74,9 @@ int cli_help_name(const char *name);
 // ---- Flags -----------------------------------------------------------------
 typedef enum cli_kind {
   CLI_FLAG,   // bool: given or not.
-  CLI_COUNT,  // int64_t: a whole number from `least` on.
-  CLI_REAL,   // double: a number above 0.
+  CLI_COUNT,  // int64_t: a whole number from 1 on.
+  CLI_COUNT_OR_ZERO,
+  CLI_REAL,  // double: a number above 0.
   CLI_REAL_OR_ZERO,
   CLI_TEXT,   // const char *: lent from argv.
   CLI_MAYBE,  // CLI_TEXT with an optional value, "" by default.
@@ -87,7 +88,6 @@ typedef struct cli_option {
   void *value;       // Destination; holds the default.
   const char *form;  // Placeholder of the value in the help: "N".
   const char *help;  // One line or more.
-  int64_t least;
 } cli_option;
 
 // Flags that a command has only for the other kind of run, with the reason.
@@ -301,89 +301,77 @@ bool cli_check_math(const char *command, const char *math);
 bool cli_check_arithmetic(const char *command, const char *precision,
                           const char **math);
 // Rows of flags shared by several commands.
-#define CLI_ROW(name, kind, place, form, help, least)                          \
-  { name, kind, place, form, help, least }
+#define CLI_ROW(name, kind, place, form, help)                                 \
+  { name, kind, place, form, help }
 #define CLI_THREADS_OPTION(place)                                              \
   CLI_ROW("threads", CLI_COUNT, (place), "N",                                  \
-          "compute threads (default: one per core)", 1)
+          "compute threads (default: one per core)")
 #define CLI_BATCH_OPTION(place)                                                \
   CLI_ROW("batch-size", CLI_COUNT, (place), "N",                               \
-          "global batch size (default: the model's)", 1)
+          "global batch size (default: the model's)")
 #define CLI_PRECISION_OPTION(place)                                            \
   CLI_ROW("precision", CLI_TEXT, (place), "NAME",                              \
           "f32 (default); f64; bf16: f32, except that products and "           \
-          "convolutions round operands to bf16",                               \
-          0)
+          "convolutions round operands to bf16")
 #define CLI_TRACE_OPTION(place)                                                \
   CLI_ROW("trace", CLI_TEXT, (place), "FILE",                                  \
           "write a timeline of all threads to this file, for ui.perfetto.dev " \
-          "or chrome://tracing",                                               \
-          0)
+          "or chrome://tracing")
 #define CLI_MATH_OPTION(place)                                                 \
   CLI_ROW("math", CLI_TEXT, (place), "NAME",                                   \
           "fast (default): convolutions may use Winograd's algorithm; "        \
-          "direct: they always sum over the taps",                             \
-          0)
+          "direct: they always sum over the taps")
 #define CLI_TOPOLOGY_OPTION(about)                                             \
   CLI_ROW("topology", CLI_TEXT, &cli_device.topology, "NAME",                  \
           about " these devices, which need not be here:\n"                    \
-                "v5e:2x2, v4:2x2x1, ... (--device is then tpu by default)",    \
-          0)
+                "v5e:2x2, v4:2x2x1, ... (--device is then tpu by default)")
 #define CLI_DEVICE_OPTIONS                                                     \
   CLI_ROW("device", CLI_TEXT, &cli_device.name, "NAME",                        \
           "where programs run: cpu (default), gpu, tpu, or pjrt:FILE, a "      \
-          "plug-in (pjrt: that of LS_PJRT_PLUGIN)",                            \
-          0),                                                                  \
+          "plug-in (pjrt: that of LS_PJRT_PLUGIN)"),                           \
       CLI_ROW("devices", CLI_COUNT, &cli_device.count, "N",                    \
-              "share the replicas among N devices (default: all)", 1),         \
+              "share the replicas among N devices (default: all)"),            \
       CLI_ROW("bits", CLI_TEXT, &cli_device.bits, "NAME",                      \
               "fast (default); exact: a device sums in the order of "          \
-              "replicas, the same bits whatever the number of devices",        \
-              0)
+              "replicas, the same bits whatever the number of devices")
 #define CLI_FIND_NAN_OPTION                                                    \
   CLI_ROW("find-nan", CLI_FLAG, &cli_device.find_nan, NULL,                    \
           "if the loss is NaN, say which op made the first one: runs op by "   \
-          "op, some times slower, with the same bits",                         \
-          0)
+          "op, some times slower, with the same bits")
 // A flag that is also in the tables of other commands.
 #define CLI_AS_ESTIMATOR_OPTION(place)                                         \
   CLI_ROW("estimator", CLI_FLAG, (place), NULL,                                \
           "use the model as an estimator, with other flags: add --help to "    \
-          "list them",                                                         \
-          0)
+          "list them")
 #define CLI_RUN_MODEL_OPTIONS(model_place, estimator_place)                    \
   CLI_ROW("model", CLI_TEXT, model_place, "PATH",                              \
           "the run's shared library of models, which is loaded only if it is " \
           "named here; or that of an estimator, which has flags of its own: "  \
-          "add --help to list them",                                           \
-          0),                                                                  \
+          "add --help to list them"),                                          \
       CLI_AS_ESTIMATOR_OPTION(estimator_place)
 // Rows of three flags, which cli_check_export checks.
 #define CLI_EXPORT_OPTIONS(onnx_place, stablehlo_place, batch_place)           \
   CLI_ROW("onnx", CLI_FLAG, onnx_place, NULL,                                  \
-          "also write model.onnx, for any batch size", 0),                     \
+          "also write model.onnx, for any batch size"),                        \
       CLI_ROW("stablehlo", CLI_FLAG, stablehlo_place, NULL,                    \
-              "also write serve.stablehlo.mlir, for one batch size", 0),       \
+              "also write serve.stablehlo.mlir, for one batch size"),          \
       CLI_ROW("batch-size", CLI_COUNT, batch_place, "N",                       \
-              "batch size of --stablehlo (default 1)", 1)
+              "batch size of --stablehlo (default 1)")
 #define CLI_FEATURES_OPTION(place)                                             \
   CLI_ROW("features", CLI_TEXT, (place), "A,B",                                \
           "parts of .npz, .csv, .jsonl or .tfrecord files that are examples "  \
           "and labels: x,y; of rows the label alone, or columns followed by "  \
           "the label, * for all others, ; before several labels: '*;A,B'; "    \
           "with types as in image=u8[28,28],label=i64, image=image, "          \
-          "'*=f32,label'",                                                     \
-          0)
+          "'*=f32,label'")
 #define CLI_TASK_OPTION(place)                                                 \
   CLI_ROW("task", CLI_TEXT, (place), "NAME",                                   \
           "classification, regression or multi-label: several labels "         \
-          "of 0 or 1 for each example (default: the model's)",                 \
-          0)
+          "of 0 or 1 for each example (default: the model's)")
 #define CLI_OUTPUTS_OPTION(place, default_text)                                \
   CLI_ROW("outputs", CLI_COUNT, (place), "N",                                  \
           "classes, or with --task numbers, that the model predicts "          \
-          "(default: " default_text ")",                                       \
-          1)
+          "(default: " default_text ")")
 // Returns true if --task has a valid value or is not given (NULL or "").
 bool cli_check_task(const char *command, const char *task);
 // Adapts a type to the values of --task and --outputs, as cli_run_type; a task

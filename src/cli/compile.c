@@ -119,14 +119,13 @@ int cli_compile(int argc, char **argv) {
   const cli_option options[] = {
       CLI_TOPOLOGY_OPTION("compile for"),
       {"replicas", CLI_COUNT, &flags.step.replicas, "N",
-       "replicas that share the batch (default: one a device)", 1},
+       "replicas that share the batch (default: one a device)"},
       CLI_THREADS_OPTION(&flags.step.threads),
       CLI_DEVICE_OPTIONS,
       CLI_BATCH_OPTION(&flags.step.batch_size),
       {"steps", CLI_COUNT, &flags.step.steps, "N",
        "with --topology: a loop of N steps, which take their batches from the "
-       "infeed, as an estimator's do",
-       1},
+       "infeed, as an estimator's do"},
       CLI_PRECISION_OPTION(&flags.step.precision),
       CLI_STEP_TASK_OPTIONS(&flags.step),
       CLI_MATH_OPTION(&flags.step.math),
@@ -134,8 +133,7 @@ int cli_compile(int argc, char **argv) {
        "print one line of JSON: model, topology, kind, devices, replicas, "
        "precision, batch_size, flops, bytes_accessed, argument_bytes, "
        "result_bytes, alias_bytes, temporary_bytes, code_bytes, "
-       "compile_seconds",
-       0},
+       "compile_seconds"},
   };
   const cli_syntax syntax = {
       .command = "compile",

@@ -157,11 +157,10 @@ int cli_devices(int argc, char **argv) {
       CLI_DEVICE_OPTIONS,
       CLI_TOPOLOGY_OPTION("list"),
       {"replicas", CLI_COUNT, &flags.replicas, "N",
-       "also show N replicas and their devices", 1},
+       "also show N replicas and their devices"},
       {"tpu", CLI_TEXT, &flags.tpu, "NAME",
        "also draw a TPU system: local, the devices of a plug-in with --device, "
-       "or virtual:AxB[xC][,cores=N][,hosts=H]",
-       0},
+       "or virtual:AxB[xC][,cores=N][,hosts=H]"},
   };
   const cli_syntax syntax = {
       .command = "devices",

@@ -28,24 +28,21 @@ typedef struct estimator_flags {
 #define CLI_LINKED_DATA_OPTIONS(flags)                                         \
   CLI_ROW("data", CLI_TEXT, &(flags)->data, "NAME|PATH",                       \
           "of a model of the library: other data than the run's; all of it "   \
-          "if it has no test set of its own; see 'lockstep train'",            \
-          0),                                                                  \
+          "if it has no test set of its own; see 'lockstep train'"),           \
       CLI_FEATURES_OPTION(&(flags)->features)
 #define CLI_PARAM_OPTION(place)                                                \
   CLI_ROW("param", CLI_TEXT, (place), "NAME=N,...",                            \
           "numbers for the model and input functions, by name (default: the "  \
-          "run's); of a model of the library: learning_rate",                  \
-          0)
+          "run's); of a model of the library: learning_rate")
 #define CLI_TPU_OPTION(place)                                                  \
   CLI_ROW("tpu", CLI_TEXT, (place), "NAME",                                    \
           "run on the cores of this TPU system: virtual:2x2, with ,cores=N "   \
           "and ,hosts=N for other pods; local: this machine's (default: on "   \
-          "the CPU alone)",                                                    \
-          0)
+          "the CPU alone)")
 #define CLI_CHECKPOINT_OPTION(place)                                           \
   CLI_ROW(                                                                     \
       "checkpoint", CLI_TEXT, (place), "PATH",                                 \
-      "a checkpoint of the run: RUN/model.ckpt-STEP (default: the newest)", 0)
+      "a checkpoint of the run: RUN/model.ckpt-STEP (default: the newest)")
 
 // An estimator and everything it needs.
 typedef struct cli_estimator {

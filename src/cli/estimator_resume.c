@@ -41,7 +41,7 @@ static const entry entries[] = {
     {"tpu", CLI_TEXT, offsetof(estimator_flags, train.tpu), FIXED},
     {"replicas", CLI_COUNT, ASKED(replicas), FIXED},
     {"batch-size", CLI_COUNT, ASKED(batch_size), FIXED},
-    {"seed", CLI_COUNT, ASKED(seed), FIXED},
+    {"seed", CLI_COUNT_OR_ZERO, ASKED(seed), FIXED},
     {"steps", CLI_COUNT, ASKED(steps), ENDS},
     {"epochs", CLI_COUNT, ASKED(epochs), ENDS},
     {"flip", CLI_FLAG, offsetof(estimator_flags, train.flip), FIXED},
@@ -76,38 +76,11 @@ static const entry entries[] = {
 enum { NUM_ENTRIES = sizeof(entries) / sizeof(*entries), MOST_BYTES = 1 << 20 };
 
 // ---- Values ----------------------------------------------------------------
-static bool counts_from_0(const char *name) {
-  return strcmp(name, "seed") == 0 || strcmp(name, "keep") == 0 ||
-         strcmp(name, "grace") == 0;
-}
-
-// Returns a flag's value as a text, which may be in `room`, of PATH_MAX bytes;
-// "" if it was not given.
-static const char *print_flag(const char *name, cli_kind kind,
-                              const void *value, char *room) {
-  room[0] = '\0';
-  if (kind == CLI_COUNT) {
-    const int64_t count = *(const int64_t *)value;
-    if (count > 0 || (count == 0 && counts_from_0(name)))
-      snprintf(room, PATH_MAX, "%lld", (long long)count);
-  } else if (kind == CLI_REAL) {
-    const double real = *(const double *)value;
-    if (real != 0) snprintf(room, PATH_MAX, "%.17g", real);
-  } else if (kind == CLI_FLAG) {
-    if (*(const bool *)value) snprintf(room, PATH_MAX, "true");
-  } else if (*(const char *const *)value != NULL) {
-    const char *given = *(const char *const *)value;
-    const bool is_data = strcmp(name, "data") == 0 || strcmp(name, "test") == 0;
-    return is_data ? cli_full_data(given, room) : given;
-  }
-  return room;
-}
-
 static void set_flag(const entry *e, estimator_flags *flags, const char *text) {
   char *place = (char *)flags + e->place;
   if (e->kind == CLI_FLAG)
     *(bool *)place = strcmp(text, "true") == 0;
-  else if (e->kind == CLI_COUNT)
+  else if (e->kind == CLI_COUNT || e->kind == CLI_COUNT_OR_ZERO)
     *(int64_t *)(void *)place = strtoll(text, NULL, 10);
   else if (e->kind == CLI_REAL)
     *(double *)(void *)place = strtod(text, NULL);
@@ -193,8 +166,8 @@ static bool take_entry(const entry *e, estimator_flags *flags,
                        const estimator_flags *line, bool uses, const char *has,
                        cli_kept_flags *kept) {
   char room[PATH_MAX];
-  const char *asked =
-      print_flag(e->name, e->kind, (const char *)line + e->place, room);
+  const char *asked = cli_train_flag_text(e->name, e->kind,
+                                          (const char *)line + e->place, room);
   const bool is_replaced =
       (flags->train.inexact &&
        ((strcmp(e->name, "replicas") == 0 && line->train.tpu != NULL) ||
@@ -392,8 +365,8 @@ static void write_entries(FILE *to, const estimator_flags *flags,
     config->batch_size = type->options.train_batch_size.value;
   for (size_t i = 0; i < NUM_ENTRIES; ++i) {
     const char *text =
-        print_flag(entries[i].name, entries[i].kind,
-                   (const char *)&values + entries[i].place, room);
+        cli_train_flag_text(entries[i].name, entries[i].kind,
+                            (const char *)&values + entries[i].place, room);
     if (text[0] != '\0')
       write_member(to, entries[i].name, entries[i].kind, text);
   }
@@ -448,7 +421,7 @@ void cli_estimator_resumption(const cli_syntax *syntax, const char *folder,
     char room[PATH_MAX], flag[64];
     if (is_of_begin(option->name)) continue;
     const char *text =
-        print_flag(option->name, option->kind, option->value, room);
+        cli_train_flag_text(option->name, option->kind, option->value, room);
     if (text[0] == '\0') continue;
     if (strcmp(option->name, "grace") == 0 && strcmp(text, "30") == 0) continue;
     snprintf(flag, sizeof(flag), "--%s", option->name);

@@ -336,12 +336,10 @@ int cli_estimator_train(const ls_estimator_type *type, int argc, char **argv) {
       CLI_PARAM_OPTION(&flags->params),
       {"iterations-per-loop", CLI_TEXT, &flags->iterations, "N|TIME",
        "steps per program on the TPU: 100, or as many as fit into a time: 30s, "
-       "5m, 1h (default: the estimator's)",
-       0},
+       "5m, 1h (default: the estimator's)"},
       {"eval-every", CLI_COUNT, &flags->eval_seconds, "SECONDS",
        "evaluate at the end and after checkpoints, at most this often; with "
-       "--stop-early or --keep-best after each",
-       1},
+       "--stop-early or --keep-best after each"},
   };
   return cli_with_train_flags(
       &(cli_train_words){

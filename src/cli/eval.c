@@ -68,17 +68,15 @@ int cli_eval(int argc, char **argv) {
       CLI_RUN_MODEL_OPTIONS(&flags.run.model, &flags.estimator),
       {"data", CLI_TEXT, &flags.data, "NAME|PATH",
        "other data than the run's; all of it if it has no test set of its own; "
-       "see 'lockstep train'",
-       0},
+       "see 'lockstep train'"},
       CLI_FEATURES_OPTION(&flags.features),
       CLI_THREADS_OPTION(&flags.run.threads),
       CLI_DEVICE_OPTIONS,
       {"math", CLI_TEXT, &flags.run.math, "NAME",
-       "fast or direct (default: the run's); see 'lockstep train'", 0},
+       "fast or direct (default: the run's); see 'lockstep train'"},
       {"json", CLI_FLAG, &flags.json, NULL,
        "print one line of JSON: model, data, examples, loss, accuracy (of "
-       "regression: mae), of a text also perplexity, of pixels mean_iou",
-       0},
+       "regression: mae), of a text also perplexity, of pixels mean_iou"},
   };
   const cli_syntax syntax = {
       .command = "eval",

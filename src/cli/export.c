@@ -125,7 +125,7 @@ int cli_export(int argc, char **argv) {
   export_flags flags = {.run = {.command = "export"}};
   const cli_option options[] = {
       {"out", CLI_TEXT, &flags.out, "FOLDER",
-       "folder in which to make the export's (default: RUN)", 0},
+       "folder in which to make the export's (default: RUN)"},
       CLI_EXPORT_OPTIONS(&flags.onnx, &flags.stablehlo, &flags.batch_size),
       CLI_RUN_MODEL_OPTIONS(&flags.run.model, &flags.estimator),
   };

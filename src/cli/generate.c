@@ -198,32 +198,28 @@ int cli_generate(int argc, char **argv) {
   const cli_option options[] = {
       {"prompt", CLI_TEXT, &flags.prompt, "TEXT",
        "text to continue, which is printed, too (default: none); -: standard "
-       "input",
-       0},
+       "input"},
       {"tokens", CLI_COUNT, &flags.tokens, "N",
-       "number of bytes to add (default 200)", 1},
+       "number of bytes to add (default 200)"},
       {"temperature", CLI_REAL_OR_ZERO, &flags.temperature, "X",
        "divides logits: below 1 likely bytes become likelier (default 1); 0: "
-       "always the most likely one",
-       0},
+       "always the most likely one"},
       {"top-k", CLI_COUNT, &flags.top_k, "K",
-       "draw among the K most likely bytes (default: all)", 1},
-      {"seed", CLI_COUNT, &flags.seed, "N",
+       "draw among the K most likely bytes (default: all)"},
+      {"seed", CLI_COUNT_OR_ZERO, &flags.seed, "N",
        "seed of the draws (default 0): the same seed gives the same text, with "
-       "any number of threads",
-       0},
+       "any number of threads"},
       {"count", CLI_COUNT, &flags.count, "C",
-       "number of texts (default 1), with a line --- between them", 1},
+       "number of texts (default 1), with a line --- between them"},
       {"model", CLI_TEXT, &flags.run.model, "PATH",
        "the run's shared library of models, which is loaded only if it is "
-       "named here",
-       0},
+       "named here"},
       CLI_THREADS_OPTION(&flags.run.threads),
       CLI_DEVICE_OPTIONS,
       {"math", CLI_TEXT, &flags.run.math, "NAME",
-       "fast or direct (default: the run's); see 'lockstep train'", 0},
-      {"quiet", CLI_FLAG, &flags.quiet, NULL, "do not print the time per token",
-       0},
+       "fast or direct (default: the run's); see 'lockstep train'"},
+      {"quiet", CLI_FLAG, &flags.quiet, NULL,
+       "do not print the time per token"},
   };
   const cli_syntax syntax = {
       .command = "generate",

@@ -48,21 +48,20 @@ static ls_status print_graph(void *user, ls_runtime *runtime) {
 int cli_graph(int argc, char **argv) {
   graph_flags flags = {.step = {.replicas = 1, .precision = "f32"}};
   const cli_option options[] = {
-      {"lowered", CLI_FLAG, &flags.lowered, NULL, "the lowered graph", 0},
+      {"lowered", CLI_FLAG, &flags.lowered, NULL, "the lowered graph"},
       {"plan", CLI_FLAG, &flags.plan, NULL,
-       "instructions and memory of the program", 0},
+       "instructions and memory of the program"},
       {"cost", CLI_FLAG, &flags.cost, NULL,
        "memory, flops and bytes, and after some steps the time by kernel with "
-       "its share of the roofline",
-       0},
+       "its share of the roofline"},
       {"dot", CLI_FLAG, &flags.dot, NULL,
-       "the built graph as a Graphviz drawing", 0},
+       "the built graph as a Graphviz drawing"},
       {"tpu", CLI_FLAG, &flags.step.tpu, NULL,
-       "the step of a TPU strategy: a replicated computation", 0},
+       "the step of a TPU strategy: a replicated computation"},
       {"gathered", CLI_FLAG, &flags.gathered, NULL,
-       "the same with its computation gathered, as it runs", 0},
+       "the same with its computation gathered, as it runs"},
       {"replicas", CLI_COUNT, &flags.step.replicas, "N",
-       "replicas of the step (default 1)", 1},
+       "replicas of the step (default 1)"},
       CLI_THREADS_OPTION(&flags.step.threads),
       CLI_BATCH_OPTION(&flags.step.batch_size),
       CLI_PRECISION_OPTION(&flags.step.precision),

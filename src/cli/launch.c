@@ -358,21 +358,19 @@ static int launch(launch_flags *flags, const char *path) {
 int cli_launch(int argc, char **argv) {
   launch_flags flags = {.ranks = 0};
   const cli_option options[] = {
-      {"ranks", CLI_COUNT, &flags.ranks, "N", "number of processes", 1},
-      {"restarts", CLI_COUNT, &flags.restarts, "N",
+      {"ranks", CLI_COUNT, &flags.ranks, "N", "number of processes"},
+      {"restarts", CLI_COUNT_OR_ZERO, &flags.restarts, "N",
        "start the program again up to N times after a failure (default 0); see "
-       "docs/ranks.md on what it must do",
-       0},
+       "docs/ranks.md on what it must do"},
       {"mpi", CLI_TEXT, &flags.mpi, "NAME",
-       "openmpi or mpich (default: the first that is there)", 0},
+       "openmpi or mpich (default: the first that is there)"},
       {"hosts", CLI_TEXT, &flags.hosts, "A,B",
-       "machines to run on, as mpirun takes them (default: this one)", 0},
+       "machines to run on, as mpirun takes them (default: this one)"},
       {"as-rank", CLI_FLAG, &flags.as_rank, "",
        "be one of the processes, and tell how it ends: what mpirun is made to "
-       "start",
-       0},
-      {"restart", CLI_COUNT, &flags.restart, "N",
-       "with --as-rank: the program was started N times before", 0},
+       "start"},
+      {"restart", CLI_COUNT_OR_ZERO, &flags.restart, "N",
+       "with --as-rank: the program was started N times before"},
   };
   const cli_syntax syntax = {
       .command = "launch",

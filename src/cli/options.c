@@ -100,14 +100,21 @@ static void print_help(const cli_syntax *syntax) {
 // Largest count: above any sensible one, and sums of a few do not overflow.
 static const long long most = INT32_MAX;
 
+static bool is_count(const cli_option *option) {
+  return option->kind == CLI_COUNT || option->kind == CLI_COUNT_OR_ZERO;
+}
+
+static long long least_of(const cli_option *option) {
+  return option->kind == CLI_COUNT ? 1 : 0;
+}
+
 // Returns what the option expects, for messages; NULL if the value is fine.
 static const char *expectation(const cli_option *option, const char *value,
                                char *buffer, size_t size) {
-  if (option->kind == CLI_COUNT && value != NULL && atof(value) > (double)most)
+  if (is_count(option) && value != NULL && atof(value) > (double)most)
     snprintf(buffer, size, "a whole number up to %lld", most);
-  else if (option->kind == CLI_COUNT)
-    snprintf(buffer, size, "a whole number from %lld on",
-             (long long)option->least);
+  else if (is_count(option))
+    snprintf(buffer, size, "a whole number from %lld on", least_of(option));
   else if (option->kind == CLI_REAL)
     snprintf(buffer, size, "a number above 0");
   else if (option->kind == CLI_REAL_OR_ZERO)
@@ -121,7 +128,7 @@ static bool read_count(const cli_option *option, const char *text) {
   char *end = NULL;
   errno = 0;
   const long long value = strtoll(text, &end, 10);
-  if (end == text || *end != '\0' || errno != 0 || value < option->least ||
+  if (end == text || *end != '\0' || errno != 0 || value < least_of(option) ||
       value > most)
     return false;
   *(int64_t *)option->value = value;
@@ -141,7 +148,7 @@ static bool read_real(const cli_option *option, const char *text) {
 bool cli_option_set(const cli_option *option, const char *text, char *wanted,
                     size_t size) {
   expectation(option, text, wanted, size);
-  if (option->kind == CLI_COUNT) return read_count(option, text);
+  if (is_count(option)) return read_count(option, text);
   if (option->kind == CLI_REAL || option->kind == CLI_REAL_OR_ZERO)
     return read_real(option, text);
   *(const char **)option->value = text;

@@ -204,18 +204,16 @@ int cli_predict(int argc, char **argv) {
       {"data", CLI_TEXT, &flags.data, "NAME|PATH",
        "other data than the run's, with or without labels: images, a folder of "
        "them, or files as in 'lockstep train'; all of it if it has no test set "
-       "of its own; -: standard input",
-       0},
+       "of its own; -: standard input"},
       CLI_FEATURES_OPTION(&flags.features),
-      {"limit", CLI_COUNT, &flags.limit, "N", "largest number of examples", 1},
+      {"limit", CLI_COUNT, &flags.limit, "N", "largest number of examples"},
       {"out", CLI_TEXT, &flags.out, "FOLDER",
        "of a model of pixels, also write masks: FOLDER/NAME.png of each "
-       "image's size and name, a class for each pixel",
-       0},
+       "image's size and name, a class for each pixel"},
       CLI_THREADS_OPTION(&flags.run.threads),
       CLI_DEVICE_OPTIONS,
       {"math", CLI_TEXT, &flags.run.math, "NAME",
-       "fast or direct (default: the run's); see 'lockstep train'", 0},
+       "fast or direct (default: the run's); see 'lockstep train'"},
   };
   const cli_syntax syntax = {
       .command = "predict",

@@ -33,7 +33,7 @@ ls_status cli_words_check(const cli_words *words, const ls_saved_file *a,
 // Rows of tables of flags.
 #define CLI_ONLY_OPTION(place)                                                 \
   CLI_ROW("only", CLI_TEXT, (place), "A,B",                                    \
-          "only these arrays, by name or pattern: 'dense/*,head/*'", 0)
+          "only these arrays, by name or pattern: 'dense/*,head/*'")
 
 // ---- JSON ------------------------------------------------------------------
 // A member of an object in the text.

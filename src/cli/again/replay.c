@@ -315,21 +315,19 @@ int cli_replay(int argc, char **argv) {
   char folder[32];
   cli_replay_init(&r, "replay");
   const cli_option options[] = {
-      {"from", CLI_COUNT, &r.from, "STEP",
+      {"from", CLI_COUNT_OR_ZERO, &r.from, "STEP",
        "begin at the last checkpoint up to this step (default: before the "
-       "first step)",
-       0},
+       "first step)"},
       {"to", CLI_COUNT, &r.to, "STEP",
-       "end after this step (default: the last one recorded)", 1},
+       "end after this step (default: the last one recorded)"},
       {"at", CLI_COUNT, &at, "STEP",
-       "make this step again, from the last checkpoint before it", 1},
+       "make this step again, from the last checkpoint before it"},
       {"break", CLI_FLAG, &breaks, NULL,
        "write the batch of the step, as each replica gets it, the variables "
        "before it, and the gradients that it applies, as .npz and "
-       ".safetensors; print the largest gradients",
-       0},
+       ".safetensors; print the largest gradients"},
       {"out", CLI_TEXT, &r.breakpoint.folder, "FOLDER",
-       "the folder of these files (default: step-STEP)", 0},
+       "the folder of these files (default: step-STEP)"},
       CLI_FIND_SPIKE_OPTION(&r.flags),
       CLI_REPLAY_OPTIONS(&r.flags),
   };

@@ -55,15 +55,14 @@ typedef struct cli_replaying {
 #define CLI_REPLAY_OPTIONS(flags)                                              \
   CLI_ROW("model", CLI_TEXT, &(flags)->asked.model, "PATH",                    \
           "the run's shared library of models, which is loaded only if it is " \
-          "named here",                                                        \
-          0),                                                                  \
+          "named here"),                                                       \
       CLI_ROW("data", CLI_TEXT, &(flags)->asked.data, "PATH",                  \
-              "the new place of the run's data", 0),                           \
+              "the new place of the run's data"),                              \
       CLI_ROW("test", CLI_TEXT, &(flags)->asked.test, "PATH",                  \
-              "the new place of its test data", 0),                            \
+              "the new place of its test data"),                               \
       CLI_THREADS_OPTION(&(flags)->asked.threads), CLI_DEVICE_OPTIONS,         \
       CLI_FIND_NAN_OPTION, CLI_TRACE_OPTION(&(flags)->trace),                  \
-      CLI_ROW("quiet", CLI_FLAG, &(flags)->quiet, NULL, "show no progress", 0)
+      CLI_ROW("quiet", CLI_FLAG, &(flags)->quiet, NULL, "show no progress")
 
 // Says of a folder that was not found to be a run that it is an estimator's,
 // which has a list of checkpoints, but no config.json.

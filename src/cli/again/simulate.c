@@ -454,22 +454,20 @@ static int simulate_seeds(simulate *self) {
 int cli_simulate(int argc, char **argv) {
   simulate self = {.seeds = 1, .ranks = 2, .faults = 1};
   const cli_option options[] = {
-      {"seed", CLI_COUNT, &self.seed, "S",
-       "seed of the faults and of the order of events (default 0)", 0},
+      {"seed", CLI_COUNT_OR_ZERO, &self.seed, "S",
+       "seed of the faults and of the order of events (default 0)"},
       {"seeds", CLI_COUNT, &self.seeds, "N",
-       "try N seeds, from this one on (default 1)", 1},
-      {"ranks", CLI_COUNT, &self.ranks, "N", "number of ranks (default 2)", 1},
-      {"faults", CLI_COUNT, &self.faults, "K",
+       "try N seeds, from this one on (default 1)"},
+      {"ranks", CLI_COUNT, &self.ranks, "N", "number of ranks (default 2)"},
+      {"faults", CLI_COUNT_OR_ZERO, &self.faults, "K",
        "faults that each seed draws (default 1): late, lost, twice, cut: a "
        "message; disk, full: a call of the disk; kill, stop: a rank; power: "
-       "all ranks and what was not synced; jump: a wall clock",
-       0},
+       "all ranks and what was not synced; jump: a wall clock"},
       {"reference", CLI_TEXT, &self.reference, "RUN",
        "compare with this run, of lockstep train with the same flags and "
-       "--checksum 1 (default: a simulated training without faults)",
-       0},
+       "--checksum 1 (default: a simulated training without faults)"},
       {"log", CLI_TEXT, &self.log, "FILE",
-       "write all faults and events there; equal for equal seeds", 0},
+       "write all faults and events there; equal for equal seeds"},
   };
   const cli_syntax syntax = {
       .command = command,

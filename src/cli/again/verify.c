@@ -228,14 +228,13 @@ int cli_verify(int argc, char **argv) {
   v.replaying.again.check = check_data;
   v.replaying.again.check_user = &v;
   const cli_option options[] = {
-      {"segments", CLI_COUNT, &v.count, "K",
+      {"segments", CLI_COUNT_OR_ZERO, &v.count, "K",
        "make the steps between two checkpoints again, K times (default 1; 0: "
-       "none)",
-       0},
-      {"seed", CLI_COUNT, &v.seed, "N", "seed of the draw of segments", 0},
-      {"all", CLI_FLAG, &v.all, NULL, "make all steps again", 0},
+       "none)"},
+      {"seed", CLI_COUNT_OR_ZERO, &v.seed, "N", "seed of the draw of segments"},
+      {"all", CLI_FLAG, &v.all, NULL, "make all steps again"},
       {"head", CLI_TEXT, &v.head, "HASH",
-       "the hash of the chain's last line must be this one", 0},
+       "the hash of the chain's last line must be this one"},
       CLI_REPLAY_OPTIONS(&v.replaying.flags),
   };
   const cli_syntax syntax = {

@@ -168,8 +168,8 @@ int cli_checkpoint_verify(int argc, char **argv) {
   verify_flags flags = {.paths = (const char **)argv};
   const cli_option options[] = {
       {"json", CLI_FLAG, &flags.json, NULL,
-       "print a line of JSON per file: path, arrays, bytes, checksums, damaged",
-       0},
+       "print a line of JSON per file: path, arrays, bytes, checksums, "
+       "damaged"},
   };
   const cli_syntax syntax = {
       .command = "checkpoint verify",
@@ -249,13 +249,12 @@ int cli_checkpoint_convert(int argc, char **argv) {
   const cli_option options[] = {
       CLI_ONLY_OPTION(&flags.only),
       {"except", CLI_TEXT, &flags.except, "A,B",
-       "leave these out, such as an optimizer's", 0},
+       "leave these out, such as an optimizer's"},
       {"map", CLI_TEXT, &flags.map, "OLD=NEW,...",
        "rename arrays: one, or, if both names end in /, all below; / alone is "
-       "the root",
-       0},
+       "the root"},
       {"parts", CLI_FLAG, &flags.parts, NULL,
-       "also write replicas' parts, 'w:0' and so on", 0},
+       "also write replicas' parts, 'w:0' and so on"},
   };
   const cli_syntax syntax = {
       .command = "checkpoint convert",
@@ -325,12 +324,11 @@ int cli_checkpoint_diff(int argc, char **argv) {
   const cli_option options[] = {
       CLI_ONLY_OPTION(&flags.only),
       {"most", CLI_COUNT, &flags.most, "N",
-       "number of arrays to list (default 1000)", 1},
+       "number of arrays to list (default 1000)"},
       {"json", CLI_FLAG, &flags.json, NULL,
        "print a line of JSON per array that differs: array, type, elements, "
        "different, first, values, absolute, relative, ulp, no_numbers; or "
-       "array, types; or array, only_in, type",
-       0},
+       "array, types; or array, only_in, type"},
   };
   const cli_syntax syntax = {
       .command = command,

@@ -121,8 +121,7 @@ int cli_checkpoint_list(int argc, char **argv) {
   const cli_option options[] = {
       {"json", CLI_FLAG, &flags.json, NULL,
        "print a line of JSON per step: step, whole, saved (seconds since "
-       "1970), bytes, arrays, metrics; or step, whole, why",
-       0},
+       "1970), bytes, arrays, metrics; or step, whole, why"},
   };
   const cli_syntax syntax = {
       .command = "checkpoint list",
@@ -332,13 +331,12 @@ int cli_checkpoint_show(int argc, char **argv) {
   const cli_option options[] = {
       CLI_ONLY_OPTION(&flags.only),
       {"brief", CLI_FLAG, &flags.brief, NULL,
-       "skip statistics, which need to read the values", 0},
+       "skip statistics, which need to read the values"},
       {"json", CLI_FLAG, &flags.json, NULL,
        "print one line of JSON, with states in full: path, format, step, "
        "saved, metrics, identity, "
        "states, and arrays, each with name, dtype, shape, bytes, min, max, "
-       "mean, deviation, zeros, no_numbers",
-       0},
+       "mean, deviation, zeros, no_numbers"},
   };
   const cli_syntax syntax = {
       .command = "checkpoint show",

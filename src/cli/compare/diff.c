@@ -261,16 +261,14 @@ int cli_diff(int argc, char **argv) {
   const cli_option options[] = {
       {"op", CLI_FLAG, &by_op, NULL,
        "make both runs again, from the last checkpoint at which they are "
-       "equal, and print the first step, op, element and example that differ",
-       0},
+       "equal, and print the first step, op, element and example that differ"},
       {"model", CLI_TEXT, &model, "PATH",
-       "the runs' shared library of models, for --op", 0},
+       "the runs' shared library of models, for --op"},
       {"json", CLI_FLAG, &json, NULL,
        "print lines of JSON: per member that differs in, step, member, values "
        "or only_in; the name of the first checkpoint that differs, and its "
        "arrays as 'checkpoint diff --json' prints them; at the end equal, "
-       "lines, files",
-       0},
+       "lines, files"},
   };
   const cli_syntax syntax = {
       .command = command,

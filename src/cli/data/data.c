@@ -254,17 +254,16 @@ int cli_data_command(int argc, char **argv) {
   const cli_option options[] = {
       CLI_FEATURES_OPTION(&flags.features),
       {"batch", CLI_COUNT, &flags.batch, "N",
-       "examples per batch (default 128, or 1 if they differ in size)", 1},
-      {"shuffle", CLI_FLAG, &flags.shuffle, NULL, "read in random order", 0},
-      {"threads", CLI_COUNT, &flags.threads, "N",
-       "threads that prefetch (default: one per core)", 0},
+       "examples per batch (default 128, or 1 if they differ in size)"},
+      {"shuffle", CLI_FLAG, &flags.shuffle, NULL, "read in random order"},
+      {"threads", CLI_COUNT_OR_ZERO, &flags.threads, "N",
+       "threads that prefetch (default: one per core)"},
       {"seconds", CLI_COUNT, &flags.seconds, "N",
-       "stop reading after N seconds (default 5)", 1},
+       "stop reading after N seconds (default 5)"},
       {"json", CLI_FLAG, &flags.json, NULL,
        "print one line of JSON, without elements: files, format, spec, "
        "elements, read, all, seconds, examples_per_second, "
-       "megabytes_per_second, stages",
-       0},
+       "megabytes_per_second, stages"},
   };
   const cli_syntax syntax = {
       .command = "data",

@@ -127,8 +127,7 @@ int cli_doctor(int argc, char **argv) {
   const cli_option options[] = {
       {"json", CLI_FLAG, &json, NULL,
        "print one line of JSON: version, problems, notes, findings (of each: "
-       "level, subject, text, advice)",
-       0},
+       "level, subject, text, advice)"},
   };
   const cli_syntax syntax = {
       .command = command,

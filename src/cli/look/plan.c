@@ -333,9 +333,9 @@ int cli_plan(int argc, char **argv) {
   plan_flags flags = {0};
   const cli_option options[] = {
       {"no-steps", CLI_FLAG, &flags.no_steps, NULL,
-       "run no steps: the plan has no times", 0},
+       "run no steps: the plan has no times"},
       {"json", CLI_FLAG, &flags.json, NULL,
-       "print one line of JSON: sizes in bytes, times in seconds", 0},
+       "print one line of JSON: sizes in bytes, times in seconds"},
   };
   return cli_with_train_flags(
       &(cli_train_words){

@@ -161,17 +161,15 @@ int cli_report_runs(int argc, char **argv) {
       .folders = (const char **)argv, .out = "report.html", .examples = 10000};
   const cli_option options[] = {
       {"out", CLI_TEXT, &flags.out, "FILE",
-       "file of the page (default report.html); -: standard output", 0},
+       "file of the page (default report.html); -: standard output"},
       {"log", CLI_FLAG, &flags.log, NULL,
-       "logarithmic charts of metrics whose values are above 0", 0},
-      {"examples", CLI_COUNT, &flags.examples, "N",
+       "logarithmic charts of metrics whose values are above 0"},
+      {"examples", CLI_COUNT_OR_ZERO, &flags.examples, "N",
        "test examples to classify by the saved model, for the confusion matrix "
-       "and the mistakes (default 10000; 0: none)",
-       0},
+       "and the mistakes (default 10000; 0: none)"},
       {"model", CLI_TEXT, &flags.model, "PATH",
        "the runs' shared library of models, which is loaded only if it is "
-       "named here; or their .onnx or .mlir file, if it has moved",
-       0},
+       "named here; or their .onnx or .mlir file, if it has moved"},
       CLI_THREADS_OPTION(&flags.threads),
       CLI_DEVICE_OPTIONS,
   };

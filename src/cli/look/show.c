@@ -192,7 +192,13 @@ static int run_shower(shower *self) {
                                                          : code);
 }
 
+enum { LEAST_WIDTH = 24 };
+
 static bool check_flags(const show_flags *flags) {
+  if (flags->width > 0 && flags->width < LEAST_WIDTH)
+    return cli_refuse(command,
+                      "--width is '%lld', expected a whole number from %d on",
+                      (long long)flags->width, LEAST_WIDTH);
   if (flags->json + flags->table + flags->live <= 1) return true;
   return cli_refuse(command, "--live, --json and --table exclude one another");
 }
@@ -201,24 +207,21 @@ int cli_show(int argc, char **argv) {
   show_flags flags = {.folders = (const char **)argv};
   const cli_option options[] = {
       {"metric", CLI_TEXT, &flags.metric, "A,B",
-       "only these metrics, by name or pattern: loss,'*accuracy'", 0},
+       "only these metrics, by name or pattern: loss,'*accuracy'"},
       {"live", CLI_FLAG, &flags.live, NULL,
        "draw again as the runs go on, until they end or Ctrl-C; into a pipe: a "
-       "line for each change",
-       0},
+       "line for each change"},
       {"log", CLI_FLAG, &flags.log, NULL,
-       "logarithmic charts of metrics whose values are above 0", 0},
+       "logarithmic charts of metrics whose values are above 0"},
       {"width", CLI_COUNT, &flags.width, "N",
-       "columns (default: the terminal's; 80 into a pipe)", 24},
+       "columns (default: the terminal's; 80 into a pipe)"},
       {"table", CLI_FLAG, &flags.table, NULL,
        "print all values instead, one per line: run, step, metric and value, "
-       "separated by tabs",
-       0},
+       "separated by tabs"},
       {"json", CLI_FLAG, &flags.json, NULL,
        "print one line of JSON per run: run, state, step, epoch, total_steps, "
        "seconds, seconds_left, step_seconds, garbage_lines, metrics (of each: "
-       "last, best, best_step, values, missing)",
-       0},
+       "last, best, best_step, values, missing)"},
   };
   const cli_syntax syntax = {
       .command = command,

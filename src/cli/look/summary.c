@@ -150,7 +150,7 @@ int cli_summary(int argc, char **argv) {
   summary_flags flags = {.step = {.replicas = 1, .precision = "f32"}};
   const cli_option options[] = {
       {"replicas", CLI_COUNT, &flags.step.replicas, "N",
-       "replicas that share the batch (default 1)", 1},
+       "replicas that share the batch (default 1)"},
       CLI_THREADS_OPTION(&flags.step.threads),
       CLI_BATCH_OPTION(&flags.step.batch_size),
       CLI_PRECISION_OPTION(&flags.step.precision),
@@ -159,8 +159,7 @@ int cli_summary(int argc, char **argv) {
       {"json", CLI_FLAG, &flags.json, NULL,
        "print one line of JSON: model, replicas, precision, batch_size, "
        "layers, optimizer, total, parameter_bytes, other_bytes, "
-       "optimizer_bytes",
-       0},
+       "optimizer_bytes"},
   };
   const cli_syntax syntax = {
       .command = "summary",

@@ -92,27 +92,24 @@ int cli_serve(int argc, char **argv) {
                                               .max_body = 16}}};
   cli_limits *limits = &flags.service.limits;
   const cli_option options[] = {
-      {"port", CLI_COUNT, &flags.service.port, "N",
-       "port to listen at (default 8080); 0: any free one", 0},
+      {"port", CLI_COUNT_OR_ZERO, &flags.service.port, "N",
+       "port to listen at (default 8080); 0: any free one"},
       {"address", CLI_TEXT, &flags.service.address, "ADDRESS",
        "address to listen at (default 127.0.0.1: this machine alone); 0.0.0.0: "
-       "all of this machine's",
-       0},
+       "all of this machine's"},
       {"max-batch", CLI_COUNT, &limits->max_batch, "N",
-       "largest number of rows that run together (default 64)", 1},
-      {"max-wait-us", CLI_COUNT, &limits->max_wait_us, "N",
-       "microseconds that a request waits for others to run with (default 200)",
-       0},
+       "largest number of rows that run together (default 64)"},
+      {"max-wait-us", CLI_COUNT_OR_ZERO, &limits->max_wait_us, "N",
+       "microseconds that a request waits for others to run with (default "
+       "200)"},
       {"max-queue", CLI_COUNT, &limits->max_queue, "N",
        "requests that wait at most (default 1024); others are answered with "
-       "503",
-       1},
+       "503"},
       {"max-body", CLI_COUNT, &limits->max_body, "MIB",
-       "largest body of a request in MiB (default 16)", 1},
+       "largest body of a request in MiB (default 16)"},
       {"timeout", CLI_COUNT, &limits->timeout_s, "SECONDS",
        "time in which a header, a body, an answer or the wait in the queue "
-       "must end (default 30)",
-       1},
+       "must end (default 30)"},
       CLI_THREADS_OPTION(&flags.threads),
       CLI_DEVICE_OPTIONS,
       CLI_MATH_OPTION(&flags.math),

@@ -128,8 +128,8 @@ static bool is_default(const cli_syntax *syntax, const cli_option *option,
   // An estimator has no replicas, unless some are wanted.
   if (syntax->subject != NULL && strcmp(option->name, "replicas") == 0)
     return strcmp(text, "1") == 0;
-  if (option->kind == CLI_COUNT)
-    return option->least > 0 && strcmp(text, "0") == 0;
+  if (option->kind == CLI_COUNT) return strcmp(text, "0") == 0;
+  if (option->kind == CLI_COUNT_OR_ZERO) return false;
   if (option->kind == CLI_REAL) return strtod(text, NULL) == 0;
   return text[0] == '\0' ||
          (strcmp(option->name, "schedule") == 0 && strcmp(text, "own") == 0);

@@ -17,30 +17,27 @@ static ptrdiff_t train_flags_place_of(const cli_option *option,
 }
 
 // Returns true for flags that name files.
-static bool is_data(const cli_option *option) {
-  return strcmp(option->name, "data") == 0 || strcmp(option->name, "test") == 0;
+static bool is_data(const char *name) {
+  return strcmp(name, "data") == 0 || strcmp(name, "test") == 0;
 }
 
-// Prints a flag's value; "" if it was not given.
-static void print_value(const cli_option *option, const void *value, char *text,
-                        size_t size) {
-  text[0] = '\0';
-  const bool from_0 =
-      strcmp(option->name, "seed") == 0 || strcmp(option->name, "keep") == 0;
-  if (option->kind == CLI_COUNT) {
+const char *cli_train_flag_text(const char *name, cli_kind kind,
+                                const void *value, char *room) {
+  room[0] = '\0';
+  if (kind == CLI_COUNT || kind == CLI_COUNT_OR_ZERO) {
     const int64_t count = *(const int64_t *)value;
-    if (count != (from_0 ? -1 : 0))
-      snprintf(text, size, "%lld", (long long)count);
-  } else if (option->kind == CLI_REAL) {
+    if (count > 0 || (count == 0 && kind == CLI_COUNT_OR_ZERO))
+      snprintf(room, PATH_MAX, "%lld", (long long)count);
+  } else if (kind == CLI_REAL) {
     const double real = *(const double *)value;
-    if (real != 0) snprintf(text, size, "%.17g", real);
-  } else {
+    if (real != 0) snprintf(room, PATH_MAX, "%.17g", real);
+  } else if (kind == CLI_FLAG) {
+    if (*(const bool *)value) snprintf(room, PATH_MAX, "true");
+  } else if (*(const char *const *)value != NULL) {
     const char *given = *(const char *const *)value;
-    char full[PATH_MAX];
-    if (given == NULL) return;
-    if (is_data(option)) given = cli_full_data(given, full);
-    snprintf(text, size, "%s", given);
+    return is_data(name) ? cli_full_data(given, room) : given;
   }
+  return room;
 }
 
 bool cli_train_agrees(const cli_syntax *syntax, const train_flags *flags,
@@ -67,11 +64,13 @@ bool cli_train_agrees(const cli_syntax *syntax, const train_flags *flags,
     for (size_t k = 0; k < sizeof(may_differ) / sizeof(*may_differ); ++k)
       free_to_differ |= strcmp(option->name, may_differ[k]) == 0;
     if (free_to_differ) continue;
-    char asked[PATH_MAX], has[PATH_MAX];
-    print_value(option, option->value, asked, sizeof(asked));
-    print_value(option, (const char *)config + place, has, sizeof(has));
+    char asked_room[PATH_MAX], has_room[PATH_MAX];
+    const char *asked = cli_train_flag_text(option->name, option->kind,
+                                            option->value, asked_room);
+    const char *has = cli_train_flag_text(
+        option->name, option->kind, (const char *)config + place, has_room);
     if (asked[0] == '\0' || strcmp(asked, has) == 0) continue;
-    if (is_data(option) && cli_is_place(asked) && cli_is_place(has) &&
+    if (is_data(option->name) && cli_is_place(asked) && cli_is_place(has) &&
         has[0] != '\0')
       continue;
     cli_say("train",
@@ -266,13 +265,14 @@ ls_train_config cli_train_resumed(const cli_syntax *syntax,
   for (size_t i = 0; i < syntax->num_options; ++i) {
     const cli_option *option = &syntax->options[i];
     const ptrdiff_t place = train_flags_place_of(option, flags);
-    char asked[PATH_MAX] = "";
+    char room[PATH_MAX];
     bool takes = flags->inexact;
     for (size_t k = 0; k < sizeof(others) / sizeof(*others); ++k)
       takes |= strcmp(option->name, others[k]) == 0;
     if (place < 0 || !takes) continue;
-    print_value(option, option->value, asked, sizeof(asked));
-    if (asked[0] == '\0') continue;
+    if (cli_train_flag_text(option->name, option->kind, option->value,
+                            room)[0] == '\0')
+      continue;
     // Copies 8 bytes: a number or a pointer.
     memcpy((char *)&config + place, option->value, sizeof(int64_t));
   }

@@ -85,8 +85,7 @@ void cli_name_examples(const ls_run_context *context, char *text, size_t size);
   {                                                                            \
     "find-spike", CLI_REAL, &(flags)->spike, "X",                              \
         "stop at the first step whose loss is above X, and name its\n"         \
-        "examples",                                                            \
-        0                                                                      \
+        "examples"                                                             \
   }
 // Returns OK if the loss of the last step is at most the bound of --find-spike.
 //   LS_OUT_OF_RANGE  a spike: names the step, the loss and examples.
@@ -145,6 +144,11 @@ bool cli_train_check(train_flags *flags);
 // data. cli_run_model checks the model.
 bool cli_train_agrees(const cli_syntax *syntax, const train_flags *flags,
                       const ls_train_config *config);
+
+// Returns a flag's value as a text, which may be in `room`, of PATH_MAX bytes;
+// "" if it was not given.
+const char *cli_train_flag_text(const char *name, cli_kind kind,
+                                const void *value, char *room);
 
 // Makes a new run's configuration from the flags and defaults.
 ls_train_config cli_train_fresh(const train_flags *flags);
