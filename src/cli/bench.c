@@ -139,8 +139,7 @@ static ls_status time_model(const bench_flags *flags, bench_figures *figures) {
 static void print_figures(const bench_flags *all, const bench_figures *f) {
   const cli_step_flags *flags = &all->step;
   if (all->json) {
-    printf("{\"model\":");
-    cli_print_json(flags->model);
+    cli_print_text('{', "model", flags->model);
     printf(",\"replicas\":%lld,\"threads\":%d,\"precision\":\"%s\","
            "\"math\":\"%s\",\"batch_size\":%lld,\"steps\":%lld,\"min_ms\":%.6g,"
            "\"median_ms\":%.6g,\"in_a_row_ms\":%.6g,\"first_step_ms\":%.6g,"

@@ -53,15 +53,13 @@ static void print_json(const cli_step_flags *flags,
                        const ls_device_facts *facts,
                        const ls_program_figures *figures,
                        const figure_row rows[NUM_ROWS]) {
-  printf("{\"model\":");
-  cli_print_json(flags->model);
+  cli_print_text('{', "model", flags->model);
   printf(",\"topology\":");
   if (cli_device.topology != NULL)
     cli_print_json(cli_device.topology);
   else
     printf("null");
-  printf(",\"kind\":");
-  cli_print_json(facts->kind != NULL ? facts->kind : "CPU");
+  cli_print_text(',', "kind", facts->kind != NULL ? facts->kind : "CPU");
   printf(",\"devices\":%d,\"replicas\":%lld,\"precision\":\"%s\","
          "\"batch_size\":%lld",
          figures->num_devices, (long long)flags->replicas, flags->precision,

@@ -45,10 +45,8 @@ static ls_status print_evaluation(void *user, const ls_train_config *config,
       printf("test mean_iou: %.4f\n", evaluation.mean_iou);
     return ls_ok();
   }
-  printf("{\"model\":");
-  cli_print_json(flags->run.model);
-  printf(",\"data\":");
-  cli_print_json(flags->data != NULL ? flags->data : config->data);
+  cli_print_text('{', "model", flags->run.model);
+  cli_print_text(',', "data", flags->data != NULL ? flags->data : config->data);
   printf(",\"examples\":%lld,\"loss\":%.9g,\"%s\":%.9g",
          (long long)evaluation.examples, evaluation.loss, metric,
          evaluation.accuracy);

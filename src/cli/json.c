@@ -17,6 +17,11 @@ void cli_print_real(double value, int digits) {
   cli_write_real(stdout, value, digits);
 }
 
+void cli_print_member(char before, const char *name, double value, int digits) {
+  printf("%c\"%s\":", before, name);
+  cli_print_real(value, digits);
+}
+
 // ---- Texts -----------------------------------------------------------------
 void cli_write_json(FILE *to, const char *bytes, size_t size) {
   putc('"', to);
@@ -39,8 +44,12 @@ void cli_print_json(const char *text) {
   cli_write_json(stdout, text, strlen(text));
 }
 
-// ---- Arrays ----------------------------------------------------------------
+void cli_print_text(char before, const char *name, const char *text) {
+  printf("%c\"%s\":", before, name);
+  cli_print_json(text);
+}
 
+// ---- Arrays ----------------------------------------------------------------
 static void write_text(FILE *to, const ls_bytes *text) {
   cli_write_json(to, text->data, text->size);
 }

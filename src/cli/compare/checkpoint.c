@@ -98,8 +98,7 @@ static void print_verified(const verify_flags *flags, const char *path,
                            const ls_saved_info *info, size_t faults) {
   char bytes[32];
   if (flags->json) {
-    printf("{\"path\":");
-    cli_print_json(path);
+    cli_print_text('{', "path", path);
     printf(",\"arrays\":%zu,\"bytes\":%lld,\"checksums\":%s,\"damaged\":%zu}\n",
            info->num_entries, (long long)info->bytes,
            info->checked ? "true" : "false", faults);

@@ -204,8 +204,7 @@ static void print_members(const char *title, const ls_record *record) {
 static void print_head_json(const ls_saved_info *info,
                             const ls_record *identity,
                             const ls_record *states) {
-  printf("{\"path\":");
-  cli_print_json(info->path);
+  cli_print_text('{', "path", info->path);
   printf(",\"format\":\"%s\"", info->format);
   if (info->step >= 0) {
     printf(",\"step\":%lld,\"saved\":%.3f,", (long long)info->step,
@@ -251,21 +250,16 @@ static ls_status show_head(const ls_saved_file *file, const show_flags *flags) {
 }
 
 static void print_entry_json(const ls_saved_entry *entry, const statistics *s) {
-  printf("{\"name\":");
-  cli_print_json(entry->name);
+  cli_print_text('{', "name", entry->name);
   printf(",\"dtype\":\"%s\",\"shape\":[", ls_dtype_name(entry->type.dtype));
   for (int i = 0; i < entry->type.shape.rank; ++i)
     printf("%s%lld", i > 0 ? "," : "", (long long)entry->type.shape.dim[i]);
   printf("],\"bytes\":%zu", entry->bytes);
   if (s != NULL) {
-    printf(",\"min\":");
-    cli_print_real(s->least, 17);
-    printf(",\"max\":");
-    cli_print_real(s->most, 17);
-    printf(",\"mean\":");
-    cli_print_real(s->mean, 17);
-    printf(",\"deviation\":");
-    cli_print_real(s->deviation, 17);
+    cli_print_member(',', "min", s->least, 17);
+    cli_print_member(',', "max", s->most, 17);
+    cli_print_member(',', "mean", s->mean, 17);
+    cli_print_member(',', "deviation", s->deviation, 17);
     printf(",\"zeros\":%lld,\"no_numbers\":%lld", (long long)s->zeros,
            (long long)s->nans);
   }

@@ -157,11 +157,6 @@ void cli_print_difference(const char *indent, const char *name,
   printf("\n");
 }
 
-static void print_real(const char *key, double value) {
-  printf(",\"%s\":", key);
-  cli_print_real(value, 17);
-}
-
 static void compare_print_json(const char *name, const ls_array *a,
                                const ls_array *b, const cli_difference *d) {
   char index[128], one[64], other[64];
@@ -169,15 +164,14 @@ static void compare_print_json(const char *name, const ls_array *a,
   print_index(shape, d->first, index, sizeof(index));
   print_element(a, d->first, one, sizeof(one));
   print_element(b, d->first, other, sizeof(other));
-  printf("{\"array\":");
-  cli_print_json(name);
+  cli_print_text('{', "array", name);
   printf(",\"type\":\"%s\",\"elements\":%lld,\"different\":%lld,\"first\":%s,"
          "\"values\":[\"%s\",\"%s\"]",
          LS_SHAPE_TEXT(ls_array_dtype(a), shape),
          (long long)ls_array_num_elements(a), (long long)d->count,
          shape.rank > 0 ? index : "[]", one, other);
-  print_real("absolute", d->absolute);
-  print_real("relative", d->relative);
+  cli_print_member(',', "absolute", d->absolute, 17);
+  cli_print_member(',', "relative", d->relative, 17);
   printf(",\"ulp\":%llu,\"no_numbers\":%lld}\n", (unsigned long long)d->ulp,
          (long long)d->nans);
 }
@@ -253,10 +247,8 @@ static void print_alone(comparing *c, const ls_saved_entry *entry,
            type);
     return;
   }
-  printf("{\"array\":");
-  cli_print_json(entry->name);
-  printf(",\"only_in\":");
-  cli_print_json(path_of(file));
+  cli_print_text('{', "array", entry->name);
+  cli_print_text(',', "only_in", path_of(file));
   printf(",\"type\":\"%s\"}\n", type);
 }
 
@@ -269,8 +261,7 @@ static void print_types(comparing *c, const ls_saved_entry *a,
     printf("%s%s: %s and %s\n", c->indent, a->name, one, other);
     return;
   }
-  printf("{\"array\":");
-  cli_print_json(a->name);
+  cli_print_text('{', "array", a->name);
   printf(",\"types\":[\"%s\",\"%s\"]}\n", one, other);
 }
 

@@ -151,10 +151,8 @@ static const char *cut_mark(size_t size) {
 static void print_member_json(const char *title, const char *key,
                               const cli_member *one, const cli_member *other) {
   const cli_member *const both[] = {one, other};
-  printf("{\"in\":");
-  cli_print_json(title);
-  printf(",\"member\":");
-  cli_print_json(key);
+  cli_print_text('{', "in", title);
+  cli_print_text(',', "member", key);
   printf(",\"values\":[");
   for (int i = 0; i < 2; ++i) {
     const cli_member *member = both[i];

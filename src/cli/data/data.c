@@ -135,12 +135,9 @@ static void print_rates(const reading *read) {
 
 static void data_print_json(const cli_files *files, const char *spec,
                             int64_t size, const reading *read) {
-  printf("{\"files\":");
-  cli_print_json(files->text);
-  printf(",\"format\":");
-  cli_print_json(format_name(files));
-  printf(",\"spec\":");
-  cli_print_json(spec);
+  cli_print_text('{', "files", files->text);
+  cli_print_text(',', "format", format_name(files));
+  cli_print_text(',', "spec", spec);
   if (size >= 0)
     printf(",\"elements\":%lld", (long long)size);
   else

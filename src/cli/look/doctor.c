@@ -95,8 +95,7 @@ static void print_text(const cli_checkup *checkup) {
 }
 
 static void print_json(const cli_checkup *checkup) {
-  printf("{\"version\":");
-  cli_print_json(ls_version());
+  cli_print_text('{', "version", ls_version());
   printf(",\"problems\":%zu,\"notes\":%zu,\"findings\":[",
          count_level(checkup, CLI_LEVEL_PROBLEM),
          count_level(checkup, CLI_LEVEL_NOTE));
@@ -105,8 +104,7 @@ static void print_json(const cli_checkup *checkup) {
     printf("%s{\"level\":\"%s\",\"subject\":\"%s\",\"text\":", i > 0 ? "," : "",
            levels[finding->level], finding->subject);
     cli_print_json(finding->text);
-    printf(",\"advice\":");
-    cli_print_json(finding->advice);
+    cli_print_text(',', "advice", finding->advice);
     putchar('}');
   }
   printf("]}\n");

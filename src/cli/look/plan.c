@@ -195,39 +195,33 @@ static ls_status print_plan(const plan *p, const cli_plan_run *run) {
 }
 
 // ---- As JSON ---------------------------------------------------------------
-static void print_number(const char *name, double value) {
-  printf(",\"%s\":", name);
-  cli_print_real(value, 15);
-}
-
 static void print_json(const plan *p, const cli_plan_run *run) {
   const cli_memory *m = &p->memory;
   const double unknown = p->timed_steps > 0 ? 0 : NAN;
-  printf("{\"model\":");
-  cli_print_json(run->config.model);
+  cli_print_text('{', "model", run->config.model);
   printf(",\"replicas\":%lld,\"batch_size\":%lld,\"examples\":%lld,"
          "\"steps\":%lld",
          (long long)run->config.replicas, (long long)run->batch_size,
          (long long)run->examples, (long long)run->steps);
-  print_number("process_bytes", m->process);
-  print_number("data_bytes", m->data);
-  print_number("parameter_bytes", m->parameters);
-  print_number("optimizer_bytes", m->optimizer);
-  print_number("copies_bytes", m->copies);
-  print_number("step_bytes", m->values);
-  print_number("input_bytes", m->input);
-  print_number("evaluation_bytes", m->evaluation);
-  print_number("saves_bytes", m->saves);
-  print_number("peak_bytes", cli_memory_peak(m));
-  print_number("available_bytes", p->room);
+  cli_print_member(',', "process_bytes", m->process, 15);
+  cli_print_member(',', "data_bytes", m->data, 15);
+  cli_print_member(',', "parameter_bytes", m->parameters, 15);
+  cli_print_member(',', "optimizer_bytes", m->optimizer, 15);
+  cli_print_member(',', "copies_bytes", m->copies, 15);
+  cli_print_member(',', "step_bytes", m->values, 15);
+  cli_print_member(',', "input_bytes", m->input, 15);
+  cli_print_member(',', "evaluation_bytes", m->evaluation, 15);
+  cli_print_member(',', "saves_bytes", m->saves, 15);
+  cli_print_member(',', "peak_bytes", cli_memory_peak(m), 15);
+  cli_print_member(',', "available_bytes", p->room, 15);
   printf(",\"timed_steps\":%lld", (long long)p->timed_steps);
-  print_number("step_seconds", p->step_seconds + unknown);
-  print_number("epoch_seconds", p->epoch_seconds + unknown);
-  print_number("run_seconds", p->run_seconds + unknown);
-  print_number("checkpoint_bytes", p->checkpoint_bytes);
+  cli_print_member(',', "step_seconds", p->step_seconds + unknown, 15);
+  cli_print_member(',', "epoch_seconds", p->epoch_seconds + unknown, 15);
+  cli_print_member(',', "run_seconds", p->run_seconds + unknown, 15);
+  cli_print_member(',', "checkpoint_bytes", p->checkpoint_bytes, 15);
   printf(",\"checkpoints\":%lld", (long long)p->kept);
-  print_number("disk_bytes", p->disk_bytes);
-  print_number("free_disk_bytes", p->free_disk);
+  cli_print_member(',', "disk_bytes", p->disk_bytes, 15);
+  cli_print_member(',', "free_disk_bytes", p->free_disk, 15);
   printf("}\n");
 }
 

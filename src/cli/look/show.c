@@ -42,10 +42,8 @@ static void print_metrics_json(const cli_history *history,
     cli_print_json(series->name);
     printf(":{\"last\":");
     cli_print_real(cli_series_last(series), 9);
-    printf(",\"best\":");
-    cli_print_real(best, 9);
-    printf(",\"best_step\":");
-    cli_print_real(found ? step : NAN, 15);
+    cli_print_member(',', "best", best, 9);
+    cli_print_member(',', "best_step", found ? step : NAN, 15);
     printf(",\"values\":%zu,\"missing\":%zu}", series->count,
            series->num_missing);
   }
@@ -54,19 +52,16 @@ static void print_metrics_json(const cli_history *history,
 
 static void print_json(const cli_history *history, const cli_words *only) {
   const cli_run_budget *budget = &history->budget;
-  printf("{\"run\":");
-  cli_print_json(history->folder);
+  cli_print_text('{', "run", history->folder);
   printf(",\"state\":\"%s\",\"step\":%lld,\"epoch\":%lld,\"total_steps\":",
          cli_run_state_name(history->state), (long long)history->step,
          (long long)history->epoch);
   cli_print_real(history->total_steps > 0 ? (double)history->total_steps : NAN,
                  15);
-  printf(",\"seconds\":");
-  cli_print_real(history->seconds, 9);
-  printf(",\"seconds_left\":");
-  cli_print_real(history->seconds_left, 9);
-  printf(",\"step_seconds\":");
-  cli_print_real(
+  cli_print_member(',', "seconds", history->seconds, 9);
+  cli_print_member(',', "seconds_left", history->seconds_left, 9);
+  cli_print_member(
+      ',', "step_seconds",
       budget->steps > 0 ? budget->whole / (double)budget->steps : NAN, 9);
   printf(",\"garbage_lines\":%lld", (long long)history->num_garbage);
   print_metrics_json(history, only);

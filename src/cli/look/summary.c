@@ -91,8 +91,7 @@ static void print_output(const cli_layer *layer) {
 }
 
 static void print_json(const cli_step_flags *flags, const cli_layers *layers) {
-  printf("{\"model\":");
-  cli_print_json(flags->model);
+  cli_print_text('{', "model", flags->model);
   printf(",\"replicas\":%lld,\"precision\":\"%s\",\"batch_size\":%lld,"
          "\"layers\":[",
          (long long)flags->replicas, flags->precision,
