@@ -30,11 +30,9 @@ static bool check_params(const char *command, const char *text,
   if (!open_params(command, text, &words)) return false;
   for (size_t i = 0; i < words.count; ++i) {
     const ls_name_map *param = &words.maps[i];
-    if (parse_number(param->to).kind == LS_KIND_NONE) {
-      cli_say(command, "--param has '%s=%s', expected a number", param->from,
-              param->to);
-      return false;
-    }
+    if (parse_number(param->to).kind == LS_KIND_NONE)
+      return cli_refuse(command, "--param has '%s=%s', expected a number",
+                        param->from, param->to);
     if (!cli_linked_takes(command, type, param->from)) return false;
   }
   return true;
@@ -45,16 +43,12 @@ bool cli_estimator_check(const char *command, const estimator_flags *flags,
   if (strcmp(command, "train") != 0 &&
       !cli_check_math(command, flags->train.asked.math))
     return false;
-  if (flags->train.tpu != NULL && flags->train.asked.replicas != 0) {
-    cli_say(
+  if (flags->train.tpu != NULL && flags->train.asked.replicas != 0)
+    return cli_refuse(
         command,
         "--replicas is for runs without --tpu, which has one replica per core");
-    return false;
-  }
-  if (flags->iterations != NULL && flags->train.tpu == NULL) {
-    cli_say(command, "--iterations-per-loop is for runs with --tpu");
-    return false;
-  }
+  if (flags->iterations != NULL && flags->train.tpu == NULL)
+    return cli_refuse(command, "--iterations-per-loop is for runs with --tpu");
   return check_params(command, flags->params, type) &&
          cli_words_read(command, "keys", flags->keys, NULL);
 }

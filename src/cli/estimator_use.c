@@ -59,10 +59,9 @@ static int run_use(const use *used, cli_syntax *syntax, estimator_flags *flags,
   if (used->exports &&
       !cli_check_export(flags->train.asked.batch_size, flags->stablehlo))
     return CLI_USAGE;
-  if (!used->is_there) {
-    cli_say(used->command, "estimator '%s' has no %s", type->name, used->needs);
-    return CLI_USAGE;
-  }
+  if (!used->is_there)
+    return cli_misuse(used->command, "estimator '%s' has no %s", type->name,
+                      used->needs);
   code = cli_estimator_recall(used->command, flags->folder, flags, type, &kept);
   if (code != CLI_OK) return code;
   const ls_status status =

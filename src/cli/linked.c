@@ -316,10 +316,9 @@ const ls_estimator_type *cli_linked_estimator(const ls_model_type *model,
 bool cli_linked_takes(const char *command, const ls_estimator_type *type,
                       const char *param) {
   if (!cli_is_linked(type) || strcmp(param, "learning_rate") == 0) return true;
-  cli_say(command,
-          "--param has '%s': models of the library take only learning_rate",
-          param);
-  return false;
+  return cli_refuse(
+      command,
+      "--param has '%s': models of the library take only learning_rate", param);
 }
 
 bool cli_is_linked(const ls_estimator_type *type) {

@@ -124,10 +124,10 @@ bool cli_find_estimator(const char *command, int argc, char **argv,
   if (!cli_find_in_library(command, text, &found)) return false;
   *out_type = found.estimator;
   if (!is_linked || found.estimator != NULL) return true;
-  cli_say(command,
-          "--estimator is for models of the library: '%s' is of a shared one",
-          text);
-  return false;
+  return cli_refuse(
+      command,
+      "--estimator is for models of the library: '%s' is of a shared one",
+      text);
 }
 
 // ---- Names -----------------------------------------------------------------
@@ -227,10 +227,8 @@ bool cli_find_in_library(const char *command, const char *text,
   const char *name = text[size] == ':' ? text + size + 1 : "";
   *out = (cli_found){0};
   CLI_OWN(ls_status, status) = library_open(path, &loaded);
-  if (!ls_status_is_ok(status)) {
-    cli_say(command, "%s", ls_status_message(status));
-    return false;
-  }
+  if (!ls_status_is_ok(status))
+    return cli_refuse(command, "%s", ls_status_message(status));
   if (library_find(&loaded, name, out)) return true;
   say_what_there_is(command, path, name, &loaded);
   return false;

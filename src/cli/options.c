@@ -178,17 +178,13 @@ static bool says_gpu(const char *flag, size_t size) {
 static int unknown_flag(const cli_syntax *syntax, const char *flag,
                         size_t size) {
   const char *reason = cli_refusal_find(&syntax->refused, flag, size);
-  if (reason != NULL) {
-    cli_say(syntax->command, "--%.*s is not for %s: %s", (int)size, flag,
-            syntax->refused.kind, reason);
-    return CLI_USAGE;
-  }
-  if (says_gpu(flag, size) && cli_option_find(syntax, "device", 6) != NULL) {
-    cli_say(syntax->command,
-            "there is no flag '--%.*s'; did you mean '--device gpu'?",
-            (int)size, flag);
-    return CLI_USAGE;
-  }
+  if (reason != NULL)
+    return cli_misuse(syntax->command, "--%.*s is not for %s: %s", (int)size,
+                      flag, syntax->refused.kind, reason);
+  if (says_gpu(flag, size) && cli_option_find(syntax, "device", 6) != NULL)
+    return cli_misuse(syntax->command,
+                      "there is no flag '--%.*s'; did you mean '--device gpu'?",
+                      (int)size, flag);
   const size_t count = syntax->num_options;
   const char **names = cli_allocate(count * sizeof(*names));
   for (size_t i = 0; names != NULL && i < count; ++i)
@@ -217,11 +213,9 @@ static int parse_flag(const cli_syntax *syntax, int argc, char **argv,
   if (option == NULL) return unknown_flag(syntax, name, size);
   const char *value = name[size] == '=' ? name + size + 1 : NULL;
   if (option->kind == CLI_FLAG) {
-    if (value != NULL) {
-      cli_say(syntax->command, "--%s takes no value, got '%s'", option->name,
-              value);
-      return CLI_USAGE;
-    }
+    if (value != NULL)
+      return cli_misuse(syntax->command, "--%s takes no value, got '%s'",
+                        option->name, value);
     *(bool *)option->value = true;
     return CLI_OK;
   }
@@ -236,13 +230,12 @@ static int parse_flag(const cli_syntax *syntax, int argc, char **argv,
   char wanted[64];
   if (value == NULL) {
     expectation(option, value, wanted, sizeof(wanted));
-    cli_say(syntax->command, "--%s needs a value: %s", option->name, wanted);
-    return CLI_USAGE;
+    return cli_misuse(syntax->command, "--%s needs a value: %s", option->name,
+                      wanted);
   }
   if (cli_option_set(option, value, wanted, sizeof(wanted))) return CLI_OK;
-  cli_say(syntax->command, "--%s is '%s', expected %s", option->name, value,
-          wanted);
-  return CLI_USAGE;
+  return cli_misuse(syntax->command, "--%s is '%s', expected %s", option->name,
+                    value, wanted);
 }
 
 // Returns true if the words have --model.
@@ -255,11 +248,10 @@ static bool gives_model(int argc, char **argv) {
 
 static int parse_operand(const cli_syntax *syntax, char *word, char **words,
                          bool has_model) {
-  if (word[0] == '-' && word[1] != '\0') {
-    cli_say(syntax->command, "there is no flag '%s'; see 'lockstep %s --help'",
-            word, syntax->command);
-    return CLI_USAGE;
-  }
+  if (word[0] == '-' && word[1] != '\0')
+    return cli_misuse(syntax->command,
+                      "there is no flag '%s'; see 'lockstep %s --help'", word,
+                      syntax->command);
   if (syntax->num_operands != NULL) {
     words[(*syntax->num_operands)++] = word;
     return CLI_OK;

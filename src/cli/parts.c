@@ -16,8 +16,7 @@ bool cli_choose(const char *command, const char *flag, const char *value,
     snprintf(all + at, sizeof(all) - at, "%s%s",
              i == 0 ? "" : (i + 1 == count ? " or " : ", "), choices[i]);
   }
-  cli_say(command, "--%s is '%s', expected %s", flag, value, all);
-  return false;
+  return cli_refuse(command, "--%s is '%s', expected %s", flag, value, all);
 }
 
 bool cli_check_task(const char *command, const char *task) {

@@ -285,11 +285,10 @@ static bool set_breakpoint(cli_replaying *r, int64_t at, bool breaks,
   cli_breakpoint *breakpoint = &r->breakpoint;
   if ((at < 0) == breaks ||
       (breakpoint->folder != NULL && !breaks && r->flags.spike == 0) ||
-      (breaks && (r->from >= 0 || r->to >= 0))) {
-    cli_say(r->again.command, "--at STEP and --break belong together, with "
-                              "--out, without --from and --to");
-    return false;
-  }
+      (breaks && (r->from >= 0 || r->to >= 0)))
+    return cli_refuse(r->again.command,
+                      "--at STEP and --break belong together, with "
+                      "--out, without --from and --to");
   if (!breaks) return true;
   snprintf(folder, 32, "step-%lld", (long long)at);
   if (breakpoint->folder == NULL) breakpoint->folder = folder;

@@ -285,14 +285,11 @@ int cli_diff(int argc, char **argv) {
       .num_operands = &count};
   int code = CLI_OK;
   if (!cli_parse(&syntax, argc, argv, &code)) return code;
-  if (count != 2) {
-    cli_say(command, "give two run folders, got %zu", count);
-    return CLI_USAGE;
-  }
-  if (by_op && json) {
-    cli_say(command, "--op prints text: it cannot be given with --json");
-    return CLI_USAGE;
-  }
+  if (count != 2)
+    return cli_misuse(command, "give two run folders, got %zu", count);
+  if (by_op && json)
+    return cli_misuse(command,
+                      "--op prints text: it cannot be given with --json");
   comparing c = {.folders = {folders[0], folders[1]}, .json = json};
   code = cli_with_runtime(command, compare_runs, &c);
   if (code == CLI_OK && by_op) code = compare_ops(&c, model, &syntax);
