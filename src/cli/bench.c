@@ -213,7 +213,6 @@ int cli_bench(int argc, char **argv) {
       CLI_OPTIONS(options),
       .operand_form = "MODEL",
       .operand = &flags.step.model};
-  int code = CLI_OK;
-  if (!cli_parse(&syntax, argc, argv, &code)) return code;
+  CLI_PARSE_OR_RETURN(&syntax, argc, argv);
   return cli_with_step("bench", &flags.step, bench_model, &flags);
 }

@@ -133,6 +133,11 @@ extern const cli_refusals cli_use_refused_by_estimators;
 // must exit with `*out_exit`: after printing its help, or after reporting a
 // usage error.
 bool cli_parse(const cli_syntax *syntax, int argc, char **argv, int *out_exit);
+#define CLI_PARSE_OR_RETURN(syntax, argc, argv)                                \
+  do {                                                                         \
+    int exit_code = CLI_OK;                                                    \
+    if (!cli_parse(syntax, argc, argv, &exit_code)) return exit_code;          \
+  } while (0)
 
 // Finds a flag by its name; NULL if there is none.
 const cli_option *cli_option_find(const cli_syntax *syntax, const char *name,

@@ -143,8 +143,7 @@ int cli_compile(int argc, char **argv) {
       CLI_OPTIONS(options),
       .operand_form = "MODEL",
       .operand = &flags.step.model};
-  int code = CLI_OK;
-  if (!cli_parse(&syntax, argc, argv, &code)) return code;
+  CLI_PARSE_OR_RETURN(&syntax, argc, argv);
   if (flags.step.steps > 0 && cli_device.topology == NULL)
     return cli_misuse("compile", "--steps: give a --topology, too");
   return cli_with_step("compile", &flags.step, compile_model, &flags);

@@ -168,8 +168,7 @@ int cli_devices(int argc, char **argv) {
                "number of them shares the threads of a CPU. Started by mpirun, "
                "also lists the ranks and their replicas.",
       CLI_OPTIONS(options)};
-  int code = CLI_OK;
-  if (!cli_parse(&syntax, argc, argv, &code)) return code;
+  CLI_PARSE_OR_RETURN(&syntax, argc, argv);
   ls_runtime *runtime = NULL;
   ls_status status = cli_runtime_open(flags.threads, NULL, &runtime);
   if (ls_status_is_ok(status)) status = show_devices(runtime, &flags);

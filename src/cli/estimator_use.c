@@ -48,12 +48,11 @@ static bool take_folder(const char *command, const ls_estimator_type *type,
 // Parses a command's words and runs it.
 static int run_use(const use *used, cli_syntax *syntax, estimator_flags *flags,
                    const ls_estimator_type *type, int argc, char **argv) {
-  int code = CLI_OK;
   cli_estimator e;
   CLI_OWN(cli_kept_flags, kept) = {0};
   syntax->subject = type->name;
   syntax->description = type->description;
-  if (!cli_parse(syntax, argc, argv, &code)) return code;
+  CLI_PARSE_OR_RETURN(syntax, argc, argv);
   if (!take_folder(used->command, type, flags)) return CLI_USAGE;
   if (!cli_estimator_check(used->command, flags, type)) return CLI_USAGE;
   if (used->exports &&
@@ -62,7 +61,8 @@ static int run_use(const use *used, cli_syntax *syntax, estimator_flags *flags,
   if (!used->is_there)
     return cli_misuse(used->command, "estimator '%s' has no %s", type->name,
                       used->needs);
-  code = cli_estimator_recall(used->command, flags->folder, flags, type, &kept);
+  int code =
+      cli_estimator_recall(used->command, flags->folder, flags, type, &kept);
   if (code != CLI_OK) return code;
   const ls_status status =
       cli_estimator_note_batch(flags, use_estimator(used, flags, type, &e));

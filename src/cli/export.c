@@ -142,8 +142,7 @@ int cli_export(int argc, char **argv) {
       .refused = cli_use_refused_by_models,
       .operand_form = "RUN",
       .operand = &flags.run.folder};
-  int code = CLI_OK;
-  if (!cli_parse(&syntax, argc, argv, &code)) return code;
+  CLI_PARSE_OR_RETURN(&syntax, argc, argv);
   if (!cli_check_export(flags.batch_size, flags.stablehlo)) return CLI_USAGE;
   return cli_with_run(&flags.run, export_model, &flags);
 }

@@ -230,12 +230,11 @@ int cli_generate(int argc, char **argv) {
       CLI_OPTIONS(options),
       .operand_form = "RUN|EXPORT",
       .operand = &flags.run.folder};
-  int code = CLI_OK;
-  if (!cli_parse(&syntax, argc, argv, &code)) return code;
+  CLI_PARSE_OR_RETURN(&syntax, argc, argv);
   if (!cli_check_math("generate", flags.run.math)) return CLI_USAGE;
   (void)cli_signals_defer(0);
   cli_signals_saved();
-  code = cli_with_language(&flags.run, generate_texts, &flags);
+  int code = cli_with_language(&flags.run, generate_texts, &flags);
   return code == CLI_OK && cli_signals_first() != 0
              ? CLI_SIGNAL + cli_signals_first()
              : code;

@@ -76,8 +76,7 @@ int cli_graph(int argc, char **argv) {
       CLI_OPTIONS(options),
       .operand_form = "MODEL",
       .operand = &flags.step.model};
-  int code = CLI_OK;
-  if (!cli_parse(&syntax, argc, argv, &code)) return code;
+  CLI_PARSE_OR_RETURN(&syntax, argc, argv);
   if (flags.lowered + flags.plan + flags.dot + flags.cost + flags.gathered > 1)
     return cli_misuse("graph",
                       "--lowered, --plan, --cost, --dot and --gathered exclude "

@@ -379,10 +379,10 @@ int cli_launch(int argc, char **argv) {
                "first cause, and starts all again.\n\n  lockstep launch "
                "--ranks 4 -- lockstep train --replicas 64",
       CLI_OPTIONS(options)};
-  int code = CLI_OK, own = 0;
+  int own = 0;
   while (own < argc && strcmp(argv[own], "--") != 0)
     ++own;
-  if (!cli_parse(&syntax, own, argv, &code)) return code;
+  CLI_PARSE_OR_RETURN(&syntax, own, argv);
   if (own + 1 >= argc)
     return cli_misuse("launch",
                       "the program is missing: lockstep launch --ranks 4 -- "
@@ -397,8 +397,8 @@ int cli_launch(int argc, char **argv) {
                                     : "--mpi is neither openmpi nor mpich");
   ls_runtime *runtime = NULL;
   ls_status status = cli_runtime_open(1, NULL, &runtime);
-  code = ls_status_is_ok(status)
-             ? launch(&flags, ls_runtime_environment(runtime, "PATH"))
-             : cli_report("launch", status);
+  const int code = ls_status_is_ok(status)
+                       ? launch(&flags, ls_runtime_environment(runtime, "PATH"))
+                       : cli_report("launch", status);
   return cli_runtime_close("launch", runtime, code);
 }

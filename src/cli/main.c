@@ -86,7 +86,6 @@ static int report_unknown(const char *name) {
 
 int cli_help(int argc, char **argv) {
   const char *topic = NULL;
-  int code = CLI_OK;
   const cli_syntax syntax = {
       .command = "help",
       .about = "Explains the program, a command, the environment (env), or a "
@@ -97,7 +96,7 @@ int cli_help(int argc, char **argv) {
     print_overview();
     return CLI_OK;
   }
-  if (!cli_parse(&syntax, argc, argv, &code)) return code;
+  CLI_PARSE_OR_RETURN(&syntax, argc, argv);
   if (strcmp(topic, "env") == 0) {
     fputs(ls_debug_switches_help(), stdout);
     return CLI_OK;

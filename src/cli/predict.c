@@ -229,8 +229,7 @@ int cli_predict(int argc, char **argv) {
       .refused = cli_use_refused_by_models,
       .operand_form = "RUN",
       .operand = &flags.run.folder};
-  int code = CLI_OK;
-  if (!cli_parse(&syntax, argc, argv, &code)) return code;
+  CLI_PARSE_OR_RETURN(&syntax, argc, argv);
   if (!cli_check_math("predict", flags.run.math)) return CLI_USAGE;
   return cli_with_run(&flags.run, print_predictions, &flags);
 }

@@ -340,8 +340,7 @@ int cli_replay(int argc, char **argv) {
       CLI_OPTIONS(options),
       .operand_form = "RUN",
       .operand = &r.folder};
-  int code = CLI_OK;
-  if (!cli_parse(&syntax, argc, argv, &code)) return code;
+  CLI_PARSE_OR_RETURN(&syntax, argc, argv);
   return set_breakpoint(&r, at, breaks, folder) ? replay_to_spike(&syntax, &r)
                                                 : CLI_USAGE;
 }

@@ -248,6 +248,6 @@ int cli_verify(int argc, char **argv) {
       CLI_OPTIONS(options),
       .operand_form = "RUN",
       .operand = &v.replaying.folder};
-  int code = CLI_OK;
-  return cli_parse(&syntax, argc, argv, &code) ? verify(&syntax, &v) : code;
+  CLI_PARSE_OR_RETURN(&syntax, argc, argv);
+  return verify(&syntax, &v);
 }

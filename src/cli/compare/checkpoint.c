@@ -179,9 +179,8 @@ int cli_checkpoint_verify(int argc, char **argv) {
       CLI_OPTIONS(options),
       .operand_form = "PATH...",
       .num_operands = &flags.num_paths};
-  int code = CLI_OK;
-  if (!cli_parse(&syntax, argc, argv, &code)) return code;
-  code = cli_with_runtime("checkpoint verify", verify_all, &flags);
+  CLI_PARSE_OR_RETURN(&syntax, argc, argv);
+  int code = cli_with_runtime("checkpoint verify", verify_all, &flags);
   return flags.bad ? CLI_FAILED : code;
 }
 
@@ -263,9 +262,8 @@ int cli_checkpoint_convert(int argc, char **argv) {
       CLI_OPTIONS(options),
       .operand_form = "PATH TO",
       .num_operands = &flags.num_paths};
-  int code = CLI_OK;
-  if (!cli_parse(&syntax, argc, argv, &code)) return code;
-  code = CLI_USAGE;
+  CLI_PARSE_OR_RETURN(&syntax, argc, argv);
+  int code = CLI_USAGE;
   if (check_convert(&flags) && open_words(&flags))
     code = cli_with_runtime("checkpoint convert", convert_file, &flags);
   cli_words_close(&flags.only_words);
@@ -339,9 +337,8 @@ int cli_checkpoint_diff(int argc, char **argv) {
       CLI_OPTIONS(options),
       .operand_form = "PATH PATH",
       .num_operands = &flags.num_paths};
-  int code = CLI_OK;
-  if (!cli_parse(&syntax, argc, argv, &code)) return code;
-  code = CLI_USAGE;
+  CLI_PARSE_OR_RETURN(&syntax, argc, argv);
+  int code = CLI_USAGE;
   if (flags.num_paths != 2)
     cli_say(command, "give two PATHs, got %zu", flags.num_paths);
   else if (cli_words_open(command, "only", flags.only, NULL, &flags.words))

@@ -132,8 +132,7 @@ int cli_checkpoint_list(int argc, char **argv) {
       CLI_OPTIONS(options),
       .operand_form = "FOLDER",
       .operand = &flags.folder};
-  int code = CLI_OK;
-  if (!cli_parse(&syntax, argc, argv, &code)) return code;
+  CLI_PARSE_OR_RETURN(&syntax, argc, argv);
   return cli_with_runtime("checkpoint list", list_steps, &flags);
 }
 
@@ -341,9 +340,8 @@ int cli_checkpoint_show(int argc, char **argv) {
       CLI_OPTIONS(options),
       .operand_form = "PATH",
       .operand = &flags.path};
-  int code = CLI_OK;
-  if (!cli_parse(&syntax, argc, argv, &code)) return code;
-  code = CLI_USAGE;
+  CLI_PARSE_OR_RETURN(&syntax, argc, argv);
+  int code = CLI_USAGE;
   if (cli_words_open("checkpoint show", "only", flags.only, NULL, &flags.words))
     code = cli_with_runtime("checkpoint show", show_file, &flags);
   cli_words_close(&flags.words);

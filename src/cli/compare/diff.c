@@ -283,15 +283,14 @@ int cli_diff(int argc, char **argv) {
           "has estimator.json, and checkpoints alone to compare.",
       .operand_form = "RUN RUN",
       .num_operands = &count};
-  int code = CLI_OK;
-  if (!cli_parse(&syntax, argc, argv, &code)) return code;
+  CLI_PARSE_OR_RETURN(&syntax, argc, argv);
   if (count != 2)
     return cli_misuse(command, "give two run folders, got %zu", count);
   if (by_op && json)
     return cli_misuse(command,
                       "--op prints text: it cannot be given with --json");
   comparing c = {.folders = {folders[0], folders[1]}, .json = json};
-  code = cli_with_runtime(command, compare_runs, &c);
+  int code = cli_with_runtime(command, compare_runs, &c);
   if (code == CLI_OK && by_op) code = compare_ops(&c, model, &syntax);
   return code == CLI_OK && c.different ? CLI_FAILED : code;
 }

@@ -272,7 +272,6 @@ int cli_data_command(int argc, char **argv) {
       CLI_OPTIONS(options),
       .operand_form = "FILE...",
       .num_operands = &flags.num_files};
-  int code = CLI_OK;
-  if (cli_parse(&syntax, argc, argv, &code)) code = data_run(&flags);
-  return code;
+  CLI_PARSE_OR_RETURN(&syntax, argc, argv);
+  return data_run(&flags);
 }

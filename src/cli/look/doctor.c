@@ -137,8 +137,7 @@ int cli_doctor(int argc, char **argv) {
           "some steps. Each line is ok, a note, or a problem that prevents "
           "training, with what to do. Code 1 if there is a problem.",
       CLI_OPTIONS(options)};
-  int code = CLI_OK;
-  if (!cli_parse(&syntax, argc, argv, &code)) return code;
+  CLI_PARSE_OR_RETURN(&syntax, argc, argv);
   CLI_OWN_MEMORY(cli_checkup, checkup) = cli_allocate(sizeof(*checkup));
   if (checkup == NULL) return cli_report(command, ls_out_of_memory());
   ls_runtime *runtime = NULL;
@@ -151,6 +150,6 @@ int cli_doctor(int argc, char **argv) {
     print_json(checkup);
   else
     print_text(checkup);
-  if (count_level(checkup, CLI_LEVEL_PROBLEM) > 0) code = CLI_FAILED;
-  return cli_runtime_close(command, runtime, code);
+  const bool has_problem = count_level(checkup, CLI_LEVEL_PROBLEM) > 0;
+  return cli_runtime_close(command, runtime, has_problem ? CLI_FAILED : CLI_OK);
 }

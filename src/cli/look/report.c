@@ -183,8 +183,7 @@ int cli_report_runs(int argc, char **argv) {
       CLI_OPTIONS(options),
       .operand_form = "RUN...",
       .num_operands = &flags.num_folders};
-  int code = CLI_OK;
-  if (!cli_parse(&syntax, argc, argv, &code)) return code;
+  CLI_PARSE_OR_RETURN(&syntax, argc, argv);
   cli_show_warnings_alone();
   return run_report(&flags);
 }

@@ -227,13 +227,12 @@ int cli_show(int argc, char **argv) {
       CLI_OPTIONS(options),
       .operand_form = "RUN...",
       .num_operands = &flags.num_folders};
-  int code = CLI_OK;
-  if (!cli_parse(&syntax, argc, argv, &code)) return code;
+  CLI_PARSE_OR_RETURN(&syntax, argc, argv);
   if (!check_flags(&flags)) return CLI_USAGE;
   shower self = {.flags = &flags};
   if (!cli_words_open(command, "metric", flags.metric, NULL, &self.only))
     return CLI_USAGE;
-  code = run_shower(&self);
+  int code = run_shower(&self);
   cli_words_close(&self.only);
   return code;
 }

@@ -128,7 +128,6 @@ int cli_serve(int argc, char **argv) {
       CLI_OPTIONS(options),
       .operand_form = "EXPORT...",
       .num_operands = &flags.num_exports};
-  int code = CLI_OK;
-  if (!cli_parse(&syntax, argc, argv, &code)) return code;
+  CLI_PARSE_OR_RETURN(&syntax, argc, argv);
   return check_flags(&flags) ? run_service(&flags) : CLI_USAGE;
 }

@@ -203,12 +203,12 @@ int cli_with_train_flags(const cli_train_words *words, int argc, char **argv) {
   train_flags flags = defaults;
   cli_option options[MOST_OPTIONS];
   cli_syntax syntax = words->syntax;
-  int code = CLI_OK;
   CLI_OWN_MEMORY(char, texts) = NULL;
   syntax.num_options = list_options(&flags, &syntax, options);
   syntax.options = options;
   if (syntax.operand_form != NULL) syntax.operand = &flags.asked.model;
-  if (!cli_parse(&syntax, argc, argv, &code)) return code;
-  code = cli_train_read_config(&syntax, argc, argv, &defaults, &flags, &texts);
+  CLI_PARSE_OR_RETURN(&syntax, argc, argv);
+  const int code =
+      cli_train_read_config(&syntax, argc, argv, &defaults, &flags, &texts);
   return code != CLI_OK ? code : words->run(&syntax, &flags, words->user);
 }
