@@ -193,8 +193,7 @@ ls_debug_init(ls_debug *debug, ls_allocator *allocator,
     const char *text = environment(user, variables[i]);
     if (text == NULL || text[0] == '\0') continue;
     if (i == SWITCH_DUMP) {
-      debug->dump_directory = ls_copy_text(allocator, text, strlen(text));
-      if (debug->dump_directory == NULL) return ls_out_of_memory();
+      LS_RETURN_IF_ERROR(ls_keep_text(allocator, text, &debug->dump_directory));
     } else if (!read_switch(debug, (debug_switch)i, text)) {
       char line[256];
       snprintf(line, sizeof(line), "%s=%.100s is ignored: it should be %s",

@@ -158,14 +158,12 @@ static ls_status init_runtime(ls_runtime *runtime,
   runtime->exact_bits = options->exact_bits;
   runtime->find_nan = options->find_nan;
   if (options->device != NULL && strcmp(options->device, "cpu") != 0) {
-    runtime->device =
-        ls_copy_text(runtime->own, options->device, strlen(options->device));
-    if (runtime->device == NULL) return ls_out_of_memory();
+    LS_RETURN_IF_ERROR(
+        ls_keep_text(runtime->own, options->device, &runtime->device));
   }
   if (options->topology != NULL) {
-    runtime->topology = ls_copy_text(runtime->own, options->topology,
-                                     strlen(options->topology));
-    if (runtime->topology == NULL) return ls_out_of_memory();
+    LS_RETURN_IF_ERROR(
+        ls_keep_text(runtime->own, options->topology, &runtime->topology));
   }
   const int64_t stall_ms = options->stall_ms;
   runtime->stall_nanos = stall_ms < 0    ? INT64_MAX

@@ -110,7 +110,7 @@ static ls_status keep_rule(ls_optimizer *optimizer,
     const char *name = rule->slots[i].name;
     optimizer->rule.slots[i].name =
         ls_copy_text(optimizer->allocator, name, strlen(name));
-    if (optimizer->rule.slots[i].name == NULL) return ls_out_of_memory();
+    LS_RETURN_IF_NO_MEMORY(optimizer->rule.slots[i].name);
     ++optimizer->rule_slots;
   }
   optimizer->num_slots = optimizer->rule_slots + ls_optimizer_holds(optimizer);

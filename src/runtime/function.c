@@ -158,8 +158,7 @@ ls_status ls_function_create(const ls_function_options *options,
   function->runtime = runtime;
   ls_runtime_note_made(runtime, LS_MADE_FUNCTION);
   const char *name = options->name != NULL ? options->name : "function";
-  function->name = ls_copy_text(allocator, name, strlen(name));
-  LS_RETURN_IF_NO_MEMORY(function->name);
+  LS_RETURN_IF_ERROR(ls_keep_text(allocator, name, &function->name));
   LS_RETURN_IF_ERROR(ls_mutex_init(&function->lock));
   function->options = *options;
   function->options.name = function->name;

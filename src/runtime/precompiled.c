@@ -188,8 +188,7 @@ static ls_status report_compilation(ls_status failure, ls_array **out_told) {
 static ls_status prepare_entry(ls_precompiled *a,
                                const ls_lower_request *request,
                                const char *cluster, ls_arena *memory) {
-  a->cluster = ls_copy_text(a->allocator, cluster, strlen(cluster));
-  if (a->cluster == NULL) return ls_out_of_memory();
+  LS_RETURN_IF_ERROR(ls_keep_text(a->allocator, cluster, &a->cluster));
   LS_RETURN_IF_ERROR(list_results(a, request->graph));
   return list_feeds(a, request, memory);
 }

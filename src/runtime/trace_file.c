@@ -248,9 +248,8 @@ LS_OWNED_POINTER(ls_trace, ls_trace_destroy)
 static ls_status trace_file_begin(ls_trace *self,
                                   const ls_trace_options *options) {
   if (options->path != NULL) {
-    self->path =
-        ls_copy_text(self->allocator, options->path, strlen(options->path));
-    if (self->path == NULL) return ls_out_of_memory();
+    LS_RETURN_IF_ERROR(
+        ls_keep_text(self->allocator, options->path, &self->path));
     LS_RETURN_IF_ERROR(write_file(self, self->path));
   }
   const int64_t spans = options->spans != 0 ? options->spans : SPANS;

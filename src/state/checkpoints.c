@@ -138,8 +138,7 @@ static void checkpoints_with_defaults(ls_checkpoints_options *o) {
 // Opens the folder on this rank alone.
 static ls_status open_own(ls_checkpoints *self) {
   const char *folder = self->options.folder;
-  self->folder = ls_copy_text(self->allocator, folder, strlen(folder));
-  LS_RETURN_IF_NO_MEMORY(self->folder);
+  LS_RETURN_IF_ERROR(ls_keep_text(self->allocator, folder, &self->folder));
   self->options.folder = self->folder;
   self->saved_nanos = ls_runtime_now(self->runtime);
   return ls_checkpoints_leads(self) ? ls_checkpoint_list_open(self) : ls_ok();

@@ -103,5 +103,11 @@ void ls_bury(void *memory);
 static inline ls_status ls_memory_status(bool got) {
   return got ? ls_ok() : ls_out_of_memory();
 }
+// Copies a text for ls_release; NULL stays NULL.
+static inline ls_status ls_keep_text(ls_allocator *allocator, const char *text,
+                                     char **out_copy) {
+  *out_copy = text != NULL ? ls_copy_text(allocator, text, strlen(text)) : NULL;
+  return ls_memory_status(text == NULL || *out_copy != NULL);
+}
 
 #endif  // LS_BASE_MEMORY_ALLOCATOR_H_

@@ -41,9 +41,8 @@ static ls_queue_options queue_with_defaults(const ls_queue_options *options) {
 
 static ls_status queue_begin(ls_queue *queue, const ls_queue_options *options) {
   LS_RETURN_IF_ERROR(ls_mutex_init(&queue->lock));
-  queue->name =
-      ls_copy_text(queue->allocator, options->name, strlen(options->name));
-  if (queue->name == NULL) return ls_out_of_memory();
+  LS_RETURN_IF_ERROR(
+      ls_keep_text(queue->allocator, options->name, &queue->name));
   queue->slots = ls_new_array(queue->allocator, ls_nest, options->capacity);
   if (queue->slots != NULL) return ls_ok();
   return ls_status_annotate(LS_STATUS(LS_RESOURCE_EXHAUSTED,

@@ -222,10 +222,7 @@ static ls_status cache_fill(cache *self, const char *path) {
   if (base->size == LS_INFINITE)
     return ls_invalid_argument("a cache of a data set without an end");
   if (base->size == LS_UNKNOWN_SIZE) base->indexed = false;
-  if (path != NULL) {
-    self->path = ls_copy_text(base->allocator, path, strlen(path));
-    return self->path == NULL ? ls_out_of_memory() : ls_ok();
-  }
+  if (path != NULL) return ls_keep_text(base->allocator, path, &self->path);
   if (!base->indexed) return ls_ok();
   self->items = ls_new_array(base->allocator, kept, (size_t)base->size);
   return self->items == NULL ? ls_out_of_memory() : ls_ok();

@@ -327,8 +327,7 @@ static const char *short_name(const char *device) {
 }
 
 static ls_status label_set(ls_strategy *strategy, const char *text) {
-  strategy->label = ls_copy_text(strategy->allocator, text, strlen(text));
-  return strategy->label != NULL ? ls_ok() : ls_out_of_memory();
+  return ls_keep_text(strategy->allocator, text, &strategy->label);
 }
 
 ls_status ls_strategy_set_label(ls_strategy *strategy, const char *name) {

@@ -131,9 +131,7 @@ ls_status ls_reduce_to_one_create(const ls_reduce_to_one_options *options,
   if (options->device != NULL) {
     ls_device_name checked;
     LS_RETURN_IF_ERROR(ls_device_canonical(options->device, NULL, &checked));
-    self->device =
-        ls_copy_text(allocator, options->device, strlen(options->device));
-    LS_RETURN_IF_NO_MEMORY(self->device);
+    LS_RETURN_IF_ERROR(ls_keep_text(allocator, options->device, &self->device));
   }
   // The ops count as built-in unless they use the caller's function.
   LS_RETURN_IF_ERROR(

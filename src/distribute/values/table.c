@@ -70,8 +70,7 @@ static ls_status new_table(const ls_object_type *type, const char *name,
   table->allocator = allocator;
   ls_map_init(&table->places, allocator);
   *out_table = table;
-  table->name = ls_copy_text(allocator, name, strlen(name));
-  return table->name == NULL ? ls_out_of_memory() : ls_ok();
+  return ls_keep_text(allocator, name, &table->name);
 }
 
 // ---- Making ----------------------------------------------------------------
@@ -175,8 +174,7 @@ static ls_status make_on_hosts(const ls_table_options *options,
   all->num_hosts = map->num_hosts;
   for (size_t h = 0; h < map->num_hosts; ++h) {
     const char *host = map->hosts[h].name;
-    all->hosts[h] = ls_copy_text(all->allocator, host, strlen(host));
-    if (all->hosts[h] == NULL) return ls_out_of_memory();
+    LS_RETURN_IF_ERROR(ls_keep_text(all->allocator, host, &all->hosts[h]));
     LS_DEVICE_SCOPE(host);
     LS_RETURN_IF_ERROR(make_one(options, &all->tables[h]));
   }

@@ -103,8 +103,7 @@ static ls_status set_folder(ls_estimator *self, const char *given,
   if (given == NULL) given = configured;
   if (given == NULL) return new_folder(self);
   if (given[0] == 0) return ls_invalid_argument("model_dir is empty");
-  self->model_dir = ls_copy_text(ls_current_allocator(), given, strlen(given));
-  return self->model_dir != NULL ? ls_ok() : ls_out_of_memory();
+  return ls_keep_text(ls_current_allocator(), given, &self->model_dir);
 }
 
 // ---- Making ----------------------------------------------------------------
@@ -330,9 +329,8 @@ static ls_status add_names(const ls_saved_file *file, size_t count,
     ls_saved_entry entry;
     LS_RETURN_IF_ERROR(ls_saved_file_entry(file, i, &entry));
     if (entry.is_part) continue;
-    names[*out_count] =
-        ls_copy_text(ls_current_allocator(), entry.name, strlen(entry.name));
-    if (names[*out_count] == NULL) return ls_out_of_memory();
+    LS_RETURN_IF_ERROR(
+        ls_keep_text(ls_current_allocator(), entry.name, &names[*out_count]));
     ++*out_count;
   }
   return ls_ok();

@@ -53,11 +53,8 @@ static ls_status exporter_fill(ls_exporter *self,
   self->keep = o->keep.set                    ? o->keep.value
                : o->kind == LS_EXPORTER_FINAL ? 0
                                               : KEPT;
-  self->name = ls_copy_text(allocator, o->name, strlen(o->name));
-  if (self->name == NULL) return ls_out_of_memory();
-  if (o->events == NULL) return ls_ok();
-  self->events = ls_copy_text(allocator, o->events, strlen(o->events));
-  return self->events != NULL ? ls_ok() : ls_out_of_memory();
+  LS_RETURN_IF_ERROR(ls_keep_text(allocator, o->name, &self->name));
+  return ls_keep_text(allocator, o->events, &self->events);
 }
 
 ls_status ls_exporter_create(const ls_exporter_options *options,

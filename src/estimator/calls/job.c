@@ -249,8 +249,9 @@ static ls_status keep_compile_error(ls_job *job) {
   if (job->device_hook == NULL) return ls_ok();
   ls_estimator *estimator = job->estimator;
   ls_release(ls_current_allocator(), estimator->compile_error);
-  return ls_hook_copy_text(ls_device_hook_compile_error(job->device_hook),
-                           &estimator->compile_error);
+  return ls_keep_text(ls_current_allocator(),
+                      ls_device_hook_compile_error(job->device_hook),
+                      &estimator->compile_error);
 }
 
 ls_status ls_job_end(ls_job *job, const char *source, ls_status status) {

@@ -95,9 +95,7 @@ static ls_status eval_rule_init(eval_rule *rule,
   LS_RETURN_IF_ERROR(find_folder(&folder, o));
   rule->folder = ls_copy_text(allocator, folder.data, folder.size);
   LS_RETURN_IF_NO_MEMORY(rule->folder);
-  rule->metric = ls_copy_text(allocator, o->metric, strlen(o->metric));
-  LS_RETURN_IF_NO_MEMORY(rule->metric);
-  return ls_ok();
+  return ls_keep_text(allocator, o->metric, &rule->metric);
 }
 
 static void eval_rule_deinit(eval_rule *rule) {

@@ -231,7 +231,8 @@ ls_status ls_graceful_shutdown_hook(const ls_graceful_shutdown_options *options,
                    .nanos = (given.set ? given.value : TIMEOUT_MS) * 1000000,
                    .saves = options->saves != LS_FLAG_OFF};
   if (self.saves)
-    LS_RETURN_IF_ERROR(ls_hook_copy_text(options->folder, &self.folder));
+    LS_RETURN_IF_ERROR(
+        ls_keep_text(ls_current_allocator(), options->folder, &self.folder));
   self.resolver = ls_tpu_resolver_retain(options->resolver);
   return ls_hook_make(&graceful_type, &self, out_hook);
 }
@@ -345,7 +346,8 @@ ls_status ls_preemption_hook(const ls_preemption_options *options,
                      .stop = options->stop,
                      .nanos =
                          (given.set ? given.value : POLL_SECONDS) * 1000000000};
-  LS_RETURN_IF_ERROR(ls_hook_copy_text(options->folder, &self.folder));
+  LS_RETURN_IF_ERROR(
+      ls_keep_text(ls_current_allocator(), options->folder, &self.folder));
   self.resolver = ls_tpu_resolver_retain(options->resolver);
   return ls_hook_make(&preemption_type, &self, out_hook);
 }

@@ -151,8 +151,7 @@ ls_status ls_enqueue_init(ls_enqueue *self, const ls_enqueue_options *options) {
                        .place = ls_plan_host(plan, host),
                        .num_replicas = plan->input.replicas_per_feeder,
                        .allocator = ls_current_allocator()};
-  self->names = ls_copy_text(self->allocator, names, strlen(names));
-  LS_RETURN_IF_NO_MEMORY(self->names);
+  LS_RETURN_IF_ERROR(ls_keep_text(self->allocator, names, &self->names));
   LS_RETURN_IF_ERROR(check_replicas(self));
   return enqueue_way_of(self)->calls_each ? ls_ok() : make_source(self);
 }

@@ -483,8 +483,7 @@ static ls_status begin_csv(csv_decoder *self, const char *const *paths,
     return ls_invalid_argument(
         "CSV without a line of names: give its columns, in order");
   const char *stack = options->stack != NULL ? options->stack : "values";
-  self->stack = ls_copy_text(allocator, stack, strlen(stack));
-  LS_RETURN_IF_NO_MEMORY(self->stack);
+  LS_RETURN_IF_ERROR(ls_keep_text(allocator, stack, &self->stack));
   if (options->keep_index == LS_FLAG_ON)
     self->base.index_kind = 3 | (uint32_t)self->header << 8 |
                             (uint32_t)(unsigned char)self->delimiter << 16;

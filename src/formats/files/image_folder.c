@@ -259,8 +259,7 @@ static ls_status add_class(image_folder *self, const char *name) {
                                  self->num_classes + 1));
   image_class *made = &self->classes[self->num_classes++];
   made->first = self->base.size;
-  made->name = ls_copy_text(self->base.allocator, name, strlen(name));
-  return made->name != NULL ? ls_ok() : ls_out_of_memory();
+  return ls_keep_text(self->base.allocator, name, &made->name);
 }
 
 static ls_status list_class(image_folder *self, const char *name) {
@@ -349,8 +348,7 @@ static ls_status image_folder_fill(image_folder *self, const char *folder,
   if (runtime == NULL) return ls_out_of_memory();
   self->files = *ls_runtime_files(runtime);
   LS_RETURN_IF_ERROR(image_folder_check_options(self));
-  self->folder = ls_copy_text(self->base.allocator, folder, strlen(folder));
-  if (self->folder == NULL) return ls_out_of_memory();
+  LS_RETURN_IF_ERROR(ls_keep_text(self->base.allocator, folder, &self->folder));
   LS_RETURN_IF_ERROR(set_spec(self));
   return list_classes(self);
 }

@@ -185,10 +185,7 @@ static ls_status place_variable(ls_variable *variable) {
   if (device == NULL) return ls_ok();
   ls_device_name canonical;
   LS_RETURN_IF_ERROR(ls_device_canonical(device, NULL, &canonical));
-  variable->device =
-      ls_copy_text(variable->allocator, canonical.text, strlen(canonical.text));
-  LS_RETURN_IF_NO_MEMORY(variable->device);
-  return ls_ok();
+  return ls_keep_text(variable->allocator, canonical.text, &variable->device);
 }
 
 static ls_status give_first_value(ls_variable *variable,

@@ -65,8 +65,7 @@ static ls_status make_job(const char *job, job_state **out_state) {
   if (job == NULL) job = "";
   if (around != NULL && strcmp(around->job, job) == 0)
     state->system = ls_object_retain(around);
-  state->job = ls_copy_text(allocator, job, strlen(job));
-  LS_RETURN_IF_NO_MEMORY(state->job);
+  LS_RETURN_IF_ERROR(ls_keep_text(allocator, job, &state->job));
   *out_state = ls_give(&state);
   return ls_ok();
 }

@@ -52,13 +52,6 @@ ls_status ls_hook_make(const ls_hook_type *type, const void *initial,
   return status;
 }
 
-ls_status ls_hook_copy_text(const char *text, char **out_copy) {
-  *out_copy = text != NULL
-                  ? ls_copy_text(ls_current_allocator(), text, strlen(text))
-                  : NULL;
-  return text == NULL || *out_copy != NULL ? ls_ok() : ls_out_of_memory();
-}
-
 ls_status ls_hook_create(const ls_hook_options *options, ls_hook **out_hook) {
   LS_REQUIRE_OUT(out_hook);
   LS_REQUIRE(options);

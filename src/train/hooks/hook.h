@@ -42,9 +42,6 @@ LS_MUST_USE ls_status ls_hook_make(const ls_hook_type *type,
 // Makes a hook whose state is lent and outlives the hook.
 LS_MUST_USE ls_status ls_hook_lend(const ls_hook_type *type, void *state,
                                    ls_hook **out_hook);
-// Copies a text for a state, which frees it with ls_release and the current
-// allocator; NULL stays NULL.
-LS_MUST_USE ls_status ls_hook_copy_text(const char *text, char **out_copy);
 
 // The loop calls functions rather than a session.
 typedef struct ls_called_step {

@@ -164,7 +164,8 @@ static ls_status copy_options(ls_monitored_session *self) {
   self->wanted = ls_new_array(allocator, ls_nest, count);
   self->asked = ls_new_array(allocator, ls_nest, count);
   if (self->wanted == NULL || self->asked == NULL) return ls_out_of_memory();
-  return ls_hook_copy_text(self->options.checkpoints, &self->checkpoints);
+  return ls_keep_text(ls_current_allocator(), self->options.checkpoints,
+                      &self->checkpoints);
 }
 
 static ls_status monitored_begin(ls_monitored_session *self) {

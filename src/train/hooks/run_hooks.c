@@ -240,6 +240,7 @@ ls_status ls_profiler_hook(const char *folder, ls_opt every_steps,
                                folder);
   LS_RETURN_IF_ERROR(
       ls_step_timer_begin(&self.timer, every_steps, every_seconds));
-  LS_RETURN_IF_ERROR(ls_hook_copy_text(folder, &self.folder));
+  LS_RETURN_IF_ERROR(
+      ls_keep_text(ls_current_allocator(), folder, &self.folder));
   return ls_hook_make(&profile_type, &self, out_hook);
 }

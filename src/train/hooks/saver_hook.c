@@ -227,7 +227,8 @@ static ls_status saver_fill(saver *self, const ls_saver_hook_options *options) {
     self->options.steps_per_run = LS_SOME(1);
   LS_RETURN_IF_ERROR(ls_step_timer_begin(&timer, self->options.every_steps,
                                          self->options.every_seconds));
-  LS_RETURN_IF_ERROR(ls_hook_copy_text(options->folder, &self->folder));
+  LS_RETURN_IF_ERROR(
+      ls_keep_text(ls_current_allocator(), options->folder, &self->folder));
   return add_listeners(self, options->listeners, options->num_listeners);
 }
 

@@ -81,7 +81,7 @@ ls_status ls_nan_hook_named(const char *name, ls_flag fails,
   LS_REQUIRE_OUT(out_hook);
   LS_REQUIRE(name);
   nan_guard self = {.fails = fails != LS_FLAG_OFF};
-  LS_RETURN_IF_ERROR(ls_hook_copy_text(name, &self.name));
+  LS_RETURN_IF_ERROR(ls_keep_text(ls_current_allocator(), name, &self.name));
   self.result.name = self.name;
   return ls_hook_make(&nan_type, &self, out_hook);
 }
