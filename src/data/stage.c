@@ -98,6 +98,7 @@ static int64_t *number_at(const ls_stage *stage, size_t offset) {
 
 ls_status ls_stage_restart(ls_stage *stage, int64_t epoch) {
   stage->epoch = epoch;
+  if (stage->kind->forget != NULL) stage->kind->forget(stage);
   FOR_COUNTERS(stage, counter) * number_at(stage, counter->offset) = 0;
   if (stage->kind->restart != NULL) return stage->kind->restart(stage, epoch);
   for (size_t i = 0; i < stage->num_inputs; ++i)
@@ -117,6 +118,7 @@ ls_status ls_stage_save(ls_stage *stage, ls_record *record) {
 }
 
 ls_status ls_stage_restore(ls_stage *stage, const ls_record *record) {
+  if (stage->kind->forget != NULL) stage->kind->forget(stage);
   LS_RETURN_IF_ERROR(ls_record_get_i64(record, "epoch", &stage->epoch));
   FOR_COUNTERS(stage, counter)
   LS_RETURN_IF_ERROR(ls_stage_get_count(record, counter->name,

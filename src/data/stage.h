@@ -37,6 +37,9 @@ typedef struct ls_stage_class {
   // at the end and after it. After another failure the next call gives the
   // following element.
   ls_status (*next)(ls_stage *stage, ls_nest *element);
+  // Drops what was read ahead, before a restart and before a position is
+  // restored. NULL: nothing to do.
+  void (*forget)(ls_stage *stage);
   // Go to the start of an epoch; save the position into a record, after the
   // counters; restore it, after the counters, from any position. NULL: do so
   // with all inputs.

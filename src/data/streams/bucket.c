@@ -149,15 +149,11 @@ static ls_status bucket_next(ls_stage *stage, ls_nest *element) {
   return ls_out_of_range("no elements are left for a batch");
 }
 
-static void bucket_forget(bucket_stage *self) {
+static void bucket_forget(ls_stage *stage) {
+  bucket_stage *self = (bucket_stage *)stage;
   for (size_t i = 0; i < bucket_of(self)->num_buckets; ++i)
     clear(self, &self->buckets[i]);
   ls_anchors_reset(&self->anchors);
-}
-
-static ls_status bucket_restart(ls_stage *stage, int64_t epoch) {
-  bucket_forget((bucket_stage *)stage);
-  return ls_stage_restart(stage->inputs[0], epoch);
 }
 
 // ---- State -----------------------------------------------------------------
@@ -192,7 +188,6 @@ static ls_status bucket_restore(ls_stage *stage, const ls_record *record) {
   bucket_stage *self = (bucket_stage *)stage;
   const void *data = NULL;
   size_t size = 0;
-  bucket_forget(self);
   LS_RETURN_IF_ERROR(ls_record_get_bytes(record, "waiting", &data, &size));
   LS_RETURN_IF_ERROR(ls_anchors_begin_all(&self->anchors, record));
   for (size_t i = 0; i < size / sizeof(int64_t); ++i) {
@@ -214,7 +209,7 @@ static void bucket_close(ls_stage *stage) {
   bucket_stage *self = (bucket_stage *)stage;
   ls_allocator *allocator = stage->work->allocator;
   if (self->buckets == NULL) return;
-  bucket_forget(self);
+  bucket_forget(stage);
   for (size_t i = 0; i < bucket_of(self)->num_buckets; ++i) {
     waiting *slot = &self->buckets[i];
     for (size_t k = 0; k < slot->capacity[0]; ++k)
@@ -241,7 +236,7 @@ static const ls_stage_class bucket_stage_class = {
     .counters = {LS_STAGE_COUNTER(bucket_stage, given)},
     .open = bucket_open,
     .next = bucket_next,
-    .restart = bucket_restart,
+    .forget = bucket_forget,
     .save = bucket_save,
     .restore = bucket_restore,
     .id_after = offsetof(bucket_stage, given),

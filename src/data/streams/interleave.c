@@ -50,7 +50,8 @@ static void free_slot(slot *freed) {
 }
 LS_OWNED_STRUCT(slot, free_slot)
 
-static void free_slots(interleave_stage *self) {
+static void free_slots(ls_stage *stage) {
+  interleave_stage *self = (interleave_stage *)stage;
   for (int64_t i = 0;
        self->slots != NULL && i < interleave_of(self)->options.cycle; ++i)
     free_slot(&self->slots[i]);
@@ -129,11 +130,6 @@ static ls_status interleave_next(ls_stage *stage, ls_nest *element) {
   return ls_out_of_range("all data sets of the elements have ended");
 }
 
-static ls_status interleave_restart(ls_stage *stage, int64_t epoch) {
-  free_slots((interleave_stage *)stage);
-  return ls_stage_restart(stage->inputs[0], epoch);
-}
-
 // ---- State -----------------------------------------------------------------
 static ls_status save_slot(const slot *saved, int64_t number,
                            ls_record *record) {
@@ -177,7 +173,6 @@ static ls_status interleave_restore(ls_stage *stage, const ls_record *record) {
   if (at >= cycle)
     return ls_invalid_argument("slot %lld of %lld is none", (long long)at,
                                (long long)cycle);
-  free_slots(self);
   for (int64_t i = 0; i < cycle; ++i)
     LS_RETURN_IF_ERROR(restore_slot(self, i, record));
   self->at = at;
@@ -187,7 +182,7 @@ static ls_status interleave_restore(ls_stage *stage, const ls_record *record) {
 
 static void interleave_close(ls_stage *stage) {
   interleave_stage *self = (interleave_stage *)stage;
-  free_slots(self);
+  free_slots(stage);
   ls_nest_release(self->outer);
   ls_release(stage->work->allocator, self->slots);
 }
@@ -206,7 +201,7 @@ static const ls_stage_class interleave_stage_class = {
                  LS_STAGE_COUNTER(interleave_stage, ended)},
     .open = interleave_open,
     .next = interleave_next,
-    .restart = interleave_restart,
+    .forget = free_slots,
     .save = interleave_save,
     .restore = interleave_restore,
     .id_field = offsetof(interleave_stage, id),

@@ -182,17 +182,13 @@ static ls_status next_mapped(ls_stage *stage, ls_nest *element) {
 
 // ---- State -----------------------------------------------------------------
 // Drops results and elements read ahead.
-static void drain_slots(map_stage *self) {
+static void drain_slots(ls_stage *stage) {
+  map_stage *self = (map_stage *)stage;
   for (; self->next < self->anchors.read && self->capacity > 0; ++self->next) {
     drop_slot(self, slot_of(self, self->next));
   }
   ls_anchors_reset(&self->anchors);
   self->next = 0;
-}
-
-static ls_status restart_mapped(ls_stage *stage, int64_t epoch) {
-  drain_slots((map_stage *)stage);
-  return ls_stage_restart(stage->inputs[0], epoch);
 }
 
 static ls_status save_mapped(ls_stage *stage, ls_record *record) {
@@ -201,7 +197,6 @@ static ls_status save_mapped(ls_stage *stage, ls_record *record) {
 }
 
 static ls_status restore_mapped(ls_stage *stage, const ls_record *record) {
-  drain_slots((map_stage *)stage);
   return ls_anchors_restore(&((map_stage *)stage)->anchors, record);
 }
 
@@ -215,14 +210,14 @@ static ls_status skip_mapped(ls_stage *stage, int64_t count) {
     drop_slot(self, slot);
   }
   if (count == 0) return ls_ok();
-  drain_slots(self);
+  drain_slots(stage);
   return ls_stage_skip(stage->inputs[0], count);
 }
 
 static void close_mapped(ls_stage *stage) {
   map_stage *self = (map_stage *)stage;
   if (self->slots == NULL) return;
-  drain_slots(self);
+  drain_slots(stage);
   for (int64_t i = 0; i == 0 || i < self->capacity; ++i) {
     ls_nest_release(self->slots[i].input);
     ls_nest_release(self->slots[i].result);
@@ -255,7 +250,7 @@ static ls_status open_mapped(ls_stage *stage) {
 const ls_stage_class ls_map_stage = {.size = sizeof(map_stage),
                                      .open = open_mapped,
                                      .next = next_mapped,
-                                     .restart = restart_mapped,
+                                     .forget = drain_slots,
                                      .save = save_mapped,
                                      .restore = restore_mapped,
                                      .skip = skip_mapped,

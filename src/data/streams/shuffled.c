@@ -156,7 +156,8 @@ static ls_status shuffled_next(ls_stage *stage, ls_nest *element) {
 }
 
 // ---- State -----------------------------------------------------------------
-static void shuffled_forget(shuffle_stage *self) {
+static void shuffled_forget(ls_stage *stage) {
+  shuffle_stage *self = (shuffle_stage *)stage;
   for (int64_t i = 0; i < capacity_of(self); ++i) {
     ls_status_free(self->slots[i].status);
     self->slots[i].status = ls_ok();
@@ -165,11 +166,6 @@ static void shuffled_forget(shuffle_stage *self) {
   self->now.count = self->then.count = 0;
   self->block = self->dealt = 0;
   self->filled = self->ended = false;
-}
-
-static ls_status shuffled_restart(ls_stage *stage, int64_t epoch) {
-  shuffled_forget((shuffle_stage *)stage);
-  return ls_stage_restart(stage->inputs[0], epoch);
 }
 
 // A position at a block's end is saved as the start of the next block.
@@ -190,7 +186,6 @@ static ls_status shuffled_save(ls_stage *stage, ls_record *record) {
 
 static ls_status shuffled_restore(ls_stage *stage, const ls_record *record) {
   shuffle_stage *self = (shuffle_stage *)stage;
-  shuffled_forget(self);
   LS_RETURN_IF_ERROR(ls_stage_get_count(record, "block", &self->block));
   LS_RETURN_IF_ERROR(ls_stage_get_count(record, "dealt", &self->dealt));
   return ls_stage_restore_input(stage, 0, record);
@@ -227,7 +222,7 @@ static ls_status shuffled_open(ls_stage *stage) {
 const ls_stage_class ls_shuffle_stage = {.size = sizeof(shuffle_stage),
                                          .open = shuffled_open,
                                          .next = shuffled_next,
-                                         .restart = shuffled_restart,
+                                         .forget = shuffled_forget,
                                          .save = shuffled_save,
                                          .restore = shuffled_restore,
                                          .id_field =
@@ -281,16 +276,12 @@ static ls_status prefetched_next(ls_stage *stage, ls_nest *element) {
 }
 
 // Drops elements read ahead, before the input's position changes.
-static void drain_ahead(prefetch_stage *self) {
+static void drain_ahead(ls_stage *stage) {
+  prefetch_stage *self = (prefetch_stage *)stage;
   if (self->ahead == NULL) return;
   ls_ahead_seek(self->ahead, 0, -1);
   self->begun = self->given = 0;
   ls_anchors_reset(&self->anchors);
-}
-
-static ls_status prefetched_restart(ls_stage *stage, int64_t epoch) {
-  drain_ahead((prefetch_stage *)stage);
-  return ls_stage_restart(stage->inputs[0], epoch);
 }
 
 static ls_status prefetched_save(ls_stage *stage, ls_record *record) {
@@ -303,9 +294,7 @@ static ls_status prefetched_save(ls_stage *stage, ls_record *record) {
 }
 
 static ls_status prefetched_restore(ls_stage *stage, const ls_record *record) {
-  prefetch_stage *self = (prefetch_stage *)stage;
-  drain_ahead(self);
-  return ls_anchors_restore(&self->anchors, record);
+  return ls_anchors_restore(&((prefetch_stage *)stage)->anchors, record);
 }
 
 static void prefetched_close(ls_stage *stage) {
@@ -340,7 +329,7 @@ static ls_status prefetched_open(ls_stage *stage) {
 const ls_stage_class ls_prefetch_stage = {.size = sizeof(prefetch_stage),
                                           .open = prefetched_open,
                                           .next = prefetched_next,
-                                          .restart = prefetched_restart,
+                                          .forget = drain_ahead,
                                           .save = prefetched_save,
                                           .restore = prefetched_restore,
                                           .id_field =

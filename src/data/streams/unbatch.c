@@ -130,11 +130,10 @@ static ls_status unbatch_next(ls_stage *stage, ls_nest *element) {
                             element);
 }
 
-static ls_status unbatch_restart(ls_stage *stage, int64_t epoch) {
+static void unbatch_forget(ls_stage *stage) {
   unbatch_stage *self = (unbatch_stage *)stage;
   ls_anchors_reset(&self->anchors);
   self->has = false;
-  return ls_stage_restart(stage->inputs[0], epoch);
 }
 
 static ls_status unbatch_save(ls_stage *stage, ls_record *record) {
@@ -144,9 +143,7 @@ static ls_status unbatch_save(ls_stage *stage, ls_record *record) {
 }
 
 static ls_status unbatch_restore(ls_stage *stage, const ls_record *record) {
-  unbatch_stage *self = (unbatch_stage *)stage;
-  self->has = false;
-  return ls_anchors_restore(&self->anchors, record);
+  return ls_anchors_restore(&((unbatch_stage *)stage)->anchors, record);
 }
 
 static void unbatch_close(ls_stage *stage) {
@@ -167,7 +164,7 @@ static const ls_stage_class unbatch_stage_class = {
                  LS_STAGE_COUNTER(unbatch_stage, given)},
     .open = unbatch_open,
     .next = unbatch_next,
-    .restart = unbatch_restart,
+    .forget = unbatch_forget,
     .save = unbatch_save,
     .restore = unbatch_restore,
     .id_after = offsetof(unbatch_stage, given),

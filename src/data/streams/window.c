@@ -120,15 +120,11 @@ static ls_status window_next(ls_stage *stage, ls_nest *element) {
   return status;
 }
 
-static void window_forget(window_stage *self) {
+static void window_forget(ls_stage *stage) {
+  window_stage *self = (window_stage *)stage;
   drop_before(self, INT64_MAX);
   ls_anchors_reset(&self->anchors);
   self->first = self->from = 0;
-}
-
-static ls_status window_restart(ls_stage *stage, int64_t epoch) {
-  window_forget((window_stage *)stage);
-  return ls_stage_restart(stage->inputs[0], epoch);
 }
 
 static ls_status window_save(ls_stage *stage, ls_record *record) {
@@ -141,7 +137,6 @@ static ls_status window_save(ls_stage *stage, ls_record *record) {
 
 static ls_status window_restore(ls_stage *stage, const ls_record *record) {
   window_stage *self = (window_stage *)stage;
-  window_forget(self);
   LS_RETURN_IF_ERROR(ls_stage_get_count(record, "gap", &self->first));
   if (self->first > window_of(stage)->options.shift)
     return ls_invalid_argument("a window cannot begin %lld elements ahead",
@@ -152,7 +147,7 @@ static ls_status window_restore(ls_stage *stage, const ls_record *record) {
 static void window_close(ls_stage *stage) {
   window_stage *self = (window_stage *)stage;
   if (self->items == NULL) return;
-  window_forget(self);
+  window_forget(stage);
   for (int64_t i = 0; i < window_of(stage)->span; ++i)
     ls_nest_release(self->items[i].element);
   ls_anchors_deinit(&self->anchors);
@@ -173,7 +168,7 @@ static const ls_stage_class window_stage_class = {
     .counters = {LS_STAGE_COUNTER(window_stage, given)},
     .open = window_open,
     .next = window_next,
-    .restart = window_restart,
+    .forget = window_forget,
     .save = window_save,
     .restore = window_restore,
     .id_after = offsetof(window_stage, given),
