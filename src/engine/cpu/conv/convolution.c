@@ -410,8 +410,6 @@ ls_status kernel_convolution(ls_kernel_plan *plan) {
     self->is_finite = plan->shared + LS_ZEROS_ROOM;
     plan->shared = self->is_finite + 1;
   }
-  plan->loop = convolution_loop;
-  plan->params = self;
-  plan->blocks = conv->groups * self->phases * self->bands;
-  return ls_ok();
+  return ls_kernel_runs(plan, convolution_loop, self,
+                        conv->groups * self->phases * self->bands);
 }

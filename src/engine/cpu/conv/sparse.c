@@ -67,10 +67,7 @@ ls_status kernel_pool_max(ls_kernel_plan *plan) {
                         .height = x.dim[1],
                         .width = x.dim[2],
                         .channels = x.dim[3]};
-  plan->loop = pool_loop;
-  plan->params = self;
-  plan->blocks = x.dim[0] * (x.dim[1] / 2);
-  return ls_ok();
+  return ls_kernel_runs(plan, pool_loop, self, x.dim[0] * (x.dim[1] / 2));
 }
 
 enum { Y = LS_WINDOW_DIMS - 2, X = LS_WINDOW_DIMS - 1 };
@@ -340,8 +337,6 @@ ls_status kernel_conv_pool_grad_input(ls_kernel_plan *plan) {
   plan->flops = ls_conv_flops(conv) / LS_SPARSE_PLACES;
   // Each element is read at the position where dx is then written.
   if (self->masks) plan->in_place = 1 << 2;
-  plan->loop = input_loop;
-  plan->params = self;
-  plan->blocks = ls_max_i64(1, conv->images * self->bands);
-  return ls_ok();
+  return ls_kernel_runs(plan, input_loop, self,
+                        ls_max_i64(1, conv->images * self->bands));
 }

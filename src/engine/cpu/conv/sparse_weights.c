@@ -287,8 +287,7 @@ ls_status kernel_conv_pool_grad_weights(ls_kernel_plan *plan) {
   plan->shared = (size_t)(self->parts * num_weights(self)) * sizeof(float);
   plan->only_shared = true;
   plan->flops = ls_conv_flops(conv) / LS_SPARSE_PLACES;
-  plan->loop = add_group_parts_loop;
-  plan->params = self;
-  plan->blocks = conv->out_channels * conv->in_channels / LS_SPARSE_SLICE;
-  return ls_ok();
+  return ls_kernel_runs(plan, add_group_parts_loop, self,
+                        conv->out_channels * conv->in_channels /
+                            LS_SPARSE_SLICE);
 }

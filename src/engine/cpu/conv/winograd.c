@@ -314,8 +314,7 @@ ls_status ls_winograd_convolution(ls_kernel_plan *plan, const ls_conv *conv,
     plan->first = transform_weights_loop;
     plan->first_blocks = 1;
   }
-  plan->loop = tiles_loop;
-  plan->params = self;
-  plan->blocks = ls_blocks_of(self->tiles.count, self->unit) * self->chunks;
-  return ls_ok();
+  return ls_kernel_runs(plan, tiles_loop, self,
+                        ls_blocks_of(self->tiles.count, self->unit) *
+                            self->chunks);
 }

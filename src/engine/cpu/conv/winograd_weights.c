@@ -151,8 +151,5 @@ ls_status ls_winograd_weights(ls_kernel_plan *plan, const ls_conv *conv) {
   plan->first_blocks = self->parts;
   plan->shared = (size_t)self->parts * self->part * sizeof(float);
   plan->only_shared = true;
-  plan->loop = taps_loop;
-  plan->params = self;
-  plan->blocks = in;
-  return ls_ok();
+  return ls_kernel_runs(plan, taps_loop, self, in);
 }

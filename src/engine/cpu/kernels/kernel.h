@@ -74,6 +74,16 @@ typedef struct ls_kernel_plan {
   int64_t num_classes;
 } ls_kernel_plan;
 
+// Ends a plan of one step: `loop` runs in so many blocks.
+static inline ls_status ls_kernel_runs(ls_kernel_plan *plan,
+                                       ls_kernel_loop loop, const void *params,
+                                       int64_t blocks) {
+  plan->loop = loop;
+  plan->params = params;
+  plan->blocks = blocks;
+  return ls_ok();
+}
+
 typedef ls_status (*ls_kernel_prepare)(ls_kernel_plan *plan);
 
 // Returns the prepare function of an op, from ops.def; NULL: the compiler

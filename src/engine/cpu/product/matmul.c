@@ -522,10 +522,8 @@ ls_status kernel_matmul(ls_kernel_plan *plan) {
   turn_column(self, plan);
   cut_units(self);
   if (is_worth_arranging(self, plan->kernels)) plan_arranging(self, plan);
-  plan->loop = matmul_loop;
-  plan->params = self;
-  plan->blocks = ls_blocks_of(self->units, self->units_per_block);
   plan->flops = 2.0 * (double)self->batch * (double)self->product.m *
                 (double)self->product.n * (double)self->product.k;
-  return ls_ok();
+  return ls_kernel_runs(plan, matmul_loop, self,
+                        ls_blocks_of(self->units, self->units_per_block));
 }

@@ -228,10 +228,9 @@ ls_status ls_cpu_products_prepare(const ls_cpu_products *products,
   plan->flops = 2.0 * (double)made * (double)products->n * (double)rows;
   plan->scratch = self->sums + (wide ? kernels->product_f64_scratch(&largest)
                                      : kernels->product_scratch(&largest));
-  plan->loop = products_loop;
-  plan->params = self;
-  plan->blocks = ls_max_i64(1, ls_blocks_of(made, self->band) * self->panels);
-  return ls_ok();
+  return ls_kernel_runs(
+      plan, products_loop, self,
+      ls_max_i64(1, ls_blocks_of(made, self->band) * self->panels));
 }
 
 ls_status kernel_add_products(ls_kernel_plan *plan) {

@@ -107,10 +107,8 @@ ls_status kernel_add_n(ls_kernel_plan *plan) {
   size_t levels = 0;
   while ((INT64_C(1) << levels) < self->operands)
     ++levels;
-  plan->loop = add_n_loop;
-  plan->params = self;
-  plan->blocks = ls_blocks_of(self->count, LS_BLOCK);
   plan->scratch = (1 + 2 * levels) * self->chunk;
   plan->in_place = in_place_of(plan->node);
-  return ls_ok();
+  return ls_kernel_runs(plan, add_n_loop, self,
+                        ls_blocks_of(self->count, LS_BLOCK));
 }

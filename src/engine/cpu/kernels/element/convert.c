@@ -57,12 +57,10 @@ static ls_status plan_half(ls_kernel_plan *plan, ls_dtype from, ls_dtype to) {
                                               : spans->of[from][LS_DTYPE_F32],
       .after = ls_is_half(to) ? NULL : spans->of[LS_DTYPE_F32][to],
   };
-  plan->loop = half_loop;
-  plan->params = self;
-  plan->blocks = ls_blocks_of(self->count, LS_BLOCK);
   plan->scratch = (size_t)LS_CHUNK * sizeof(float);
   if (self->from_size == self->to_size) plan->in_place = 1;
-  return ls_ok();
+  return ls_kernel_runs(plan, half_loop, self,
+                        ls_blocks_of(self->count, LS_BLOCK));
 }
 
 ls_status kernel_convert(ls_kernel_plan *plan) {

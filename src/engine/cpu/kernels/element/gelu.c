@@ -50,11 +50,9 @@ ls_status kernel_gelu_again(ls_kernel_plan *plan) {
                          .dtype = plan->out[0].dtype,
                          .f32 = plan->kernels->gelu_again,
                          .f64 = plan->kernels->gelu_again_f64};
-  plan->loop = gelu_again_loop;
-  plan->params = self;
-  plan->blocks = ls_blocks_of(self->count, LS_BLOCK);
   plan->in_place = 1;
   plan->next_in_place = 2;
   if (ls_is_half(self->dtype)) plan->scratch = 2 * LS_CHUNK * sizeof(float);
-  return ls_ok();
+  return ls_kernel_runs(plan, gelu_again_loop, self,
+                        ls_blocks_of(self->count, LS_BLOCK));
 }

@@ -89,10 +89,7 @@ static ls_status plan_along(ls_kernel_plan *plan, ls_apply_fn *apply) {
   self->index = plan->in[1].dtype;
   self->element = ls_dtype_size(plan->in[0].dtype);
   self->apply = apply;
-  plan->loop = along_loop;
-  plan->params = self;
-  plan->blocks = ls_lines_blocks(&self->lines);
-  return ls_ok();
+  return ls_kernel_runs(plan, along_loop, self, ls_lines_blocks(&self->lines));
 }
 
 ls_status kernel_take_along(ls_kernel_plan *plan) {

@@ -68,8 +68,6 @@ ls_status kernel_gather(ls_kernel_plan *plan) {
   self->element = ls_dtype_size(x.dtype);
   self->index = plan->in[1].dtype;
   self->kernels = plan->kernels->indices;
-  plan->loop = gather_loop;
-  plan->params = self;
-  plan->blocks = ls_blocks_of(self->rows, self->rows_per_block);
-  return ls_ok();
+  return ls_kernel_runs(plan, gather_loop, self,
+                        ls_blocks_of(self->rows, self->rows_per_block));
 }

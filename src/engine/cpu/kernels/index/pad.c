@@ -76,10 +76,8 @@ ls_status kernel_pad(ls_kernel_plan *plan) {
                   ls_step_of(result, i), ls_step_of(operand, i));
   ls_placement_finish(&self->kept);
   if (self->kept.rows == 0) self->first_out = self->first_in = 0;
-  plan->loop = pad_loop;
-  plan->params = self;
-  plan->blocks = ls_blocks_of(self->count, LS_BLOCK);
-  return ls_ok();
+  return ls_kernel_runs(plan, pad_loop, self,
+                        ls_blocks_of(self->count, LS_BLOCK));
 }
 
 // ---- Concatenate -----------------------------------------------------------
@@ -127,8 +125,6 @@ ls_status kernel_concatenate(ls_kernel_plan *plan) {
   self->num_parts = plan->num_in;
   self->begins = begins;
   self->parts = parts;
-  plan->loop = concatenate_loop;
-  plan->params = self;
-  plan->blocks = ls_blocks_of(self->count, LS_BLOCK);
-  return ls_ok();
+  return ls_kernel_runs(plan, concatenate_loop, self,
+                        ls_blocks_of(self->count, LS_BLOCK));
 }

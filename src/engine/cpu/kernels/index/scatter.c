@@ -162,9 +162,8 @@ ls_status kernel_scatter(ls_kernel_plan *plan) {
       self->blocks_each > 1 ? 1 : ls_max_i64(1, LS_BLOCK / ls_max_i64(1, work));
   self->element = ls_dtype_size(x.dtype);
   self->index = plan->in[1].dtype;
-  plan->loop = scatter_loop;
-  plan->params = self;
-  plan->blocks = self->blocks_each * ls_blocks_of(self->outer, self->outers);
   plan->in_place = 1;
-  return ls_ok();
+  return ls_kernel_runs(plan, scatter_loop, self,
+                        self->blocks_each *
+                            ls_blocks_of(self->outer, self->outers));
 }

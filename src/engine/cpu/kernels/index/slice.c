@@ -141,9 +141,7 @@ ls_status kernel_dynamic_update_slice(ls_kernel_plan *plan) {
     ls_placement_add(&self->update, part.dim[i], ls_step_of(full, i),
                      ls_step_of(part, i));
   ls_placement_finish(&self->update);
-  plan->loop = update_loop;
-  plan->params = self;
-  plan->blocks = ls_blocks_of(self->count, LS_BLOCK);
   plan->in_place = 1;
-  return ls_ok();
+  return ls_kernel_runs(plan, update_loop, self,
+                        ls_blocks_of(self->count, LS_BLOCK));
 }

@@ -230,11 +230,9 @@ ls_status kernel_sort(ls_kernel_plan *plan) {
     self->flip = flip_of(type.dtype);
   self->num_operands = plan->num_in;
   self->elements = elements;
-  plan->loop = sort_loop;
-  plan->params = self;
-  plan->blocks = ls_blocks_of(self->lines, self->lines_per_block);
   plan->scratch = workspace_size(self->size);
-  return ls_ok();
+  return ls_kernel_runs(plan, sort_loop, self,
+                        ls_blocks_of(self->lines, self->lines_per_block));
 }
 
 // ---- Top k -----------------------------------------------------------------
@@ -335,11 +333,9 @@ ls_status kernel_top_k(ls_kernel_plan *plan) {
   self->flip = flip_of(type.dtype);
   self->element = ls_dtype_size(type.dtype);
   self->digits = (int)self->element;
-  plan->loop = top_loop;
-  plan->params = self;
-  plan->blocks = ls_blocks_of(self->rows, self->rows_per_block);
   const int64_t most = 2 * self->k + DIGITS;
   self->most = self->k > FEW && size > 2 * most ? most : size + 1;
   plan->scratch = workspace_size(self->most);
-  return ls_ok();
+  return ls_kernel_runs(plan, top_loop, self,
+                        ls_blocks_of(self->rows, self->rows_per_block));
 }

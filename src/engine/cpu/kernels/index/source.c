@@ -97,10 +97,8 @@ ls_status kernel_iota(ls_kernel_plan *plan) {
     self->inner *= type.shape.dim[i];
   self->element = ls_dtype_size(type.dtype);
   self->fill = fills[self->size > INT32_MAX][type.dtype];
-  plan->loop = iota_loop;
-  plan->params = self;
-  plan->blocks = ls_blocks_of(self->count, LS_BLOCK);
-  return ls_ok();
+  return ls_kernel_runs(plan, iota_loop, self,
+                        ls_blocks_of(self->count, LS_BLOCK));
 }
 
 // ---- One-hot ---------------------------------------------------------------
@@ -148,10 +146,8 @@ ls_status kernel_one_hot(ls_kernel_plan *plan) {
   // Little-endian: the low bytes are the number's.
   ls_values_from_f64(dtype, &(double){1}, 1, &self->one_bits);
   self->index = index;
-  plan->loop = one_hot_loop;
-  plan->params = self;
-  plan->blocks = ls_blocks_of(self->rows, self->rows_per_block);
-  return ls_ok();
+  return ls_kernel_runs(plan, one_hot_loop, self,
+                        ls_blocks_of(self->rows, self->rows_per_block));
 }
 
 // ---- Replica id ------------------------------------------------------------

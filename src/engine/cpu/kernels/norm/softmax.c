@@ -242,11 +242,9 @@ static ls_status plan_rows(ls_kernel_plan *plan, ls_dtype label) {
   self->group = ls_max_i64(LEAST_ROWS, MOST_ROWS / columns);
   const int64_t group = self->group * columns;
   self->rows_per_block = self->group * ls_max_i64(1, LS_BLOCK / group);
-  plan->loop = rows_loop;
-  plan->params = self;
-  plan->blocks = ls_blocks_of(self->rows, self->rows_per_block);
   if (ls_is_half(type.dtype)) plan->scratch = 2 * (size_t)group * sizeof(float);
-  return ls_ok();
+  return ls_kernel_runs(plan, rows_loop, self,
+                        ls_blocks_of(self->rows, self->rows_per_block));
 }
 
 ls_status kernel_softmax(ls_kernel_plan *plan) {

@@ -119,9 +119,6 @@ ls_status kernel_permutation(ls_kernel_plan *plan) {
   // Digits of 16 times as many values as there are items.
   self->passes = 1 + (self->index_bits + 3) / MOST_DIGIT_BITS;
   self->digit_bits = (self->index_bits + 4 + self->passes - 1) / self->passes;
-  plan->loop = permutation_loop;
-  plan->params = self;
-  plan->blocks = 1;
   plan->scratch = 2 * (size_t)count * sizeof(uint64_t);
-  return ls_ok();
+  return ls_kernel_runs(plan, permutation_loop, self, 1);
 }

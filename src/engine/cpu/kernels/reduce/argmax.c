@@ -69,8 +69,6 @@ ls_status kernel_argmax(ls_kernel_plan *plan) {
   else
     self->outputs_per_block = ls_max_i64(LEAST, self->outputs_per_block);
   self->find = find;
-  plan->loop = argmax_loop;
-  plan->params = self;
-  plan->blocks = ls_blocks_of(self->count, self->outputs_per_block);
-  return ls_ok();
+  return ls_kernel_runs(plan, argmax_loop, self,
+                        ls_blocks_of(self->count, self->outputs_per_block));
 }

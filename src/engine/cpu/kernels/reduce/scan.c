@@ -201,10 +201,7 @@ ls_status kernel_scan(ls_kernel_plan *plan) {
     plan->scratch =
         (size_t)(self->has_b ? 2 : 1) * (size_t)self->widened * sizeof(float);
   }
-  plan->loop = scan_loop;
-  plan->params = self;
-  plan->blocks = ls_lines_blocks(&self->lines);
   plan->scratch += (size_t)self->most_columns * sizeof(uint64_t);
   plan->in_place = self->has_b ? 3 : 1;
-  return ls_ok();
+  return ls_kernel_runs(plan, scan_loop, self, ls_lines_blocks(&self->lines));
 }
