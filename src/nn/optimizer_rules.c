@@ -318,77 +318,34 @@ ls_status ls_sgd_create(const ls_sgd_options *options,
 
 static const double usual_momentum = 0.9;
 
-// Makes options of `type`, a struct that begins with LS_OPTIMIZER_FIELDS. The
-// remaining arguments set its other fields.
-#define OPTIONS_OF(type, common, ...)                                          \
-  ls_##type##_options options = {__VA_ARGS__};                                 \
-  memcpy(&options, common, sizeof(*(common)))
+// The kinds: a name, the constructor, its options, a struct that begins with
+// LS_OPTIMIZER_FIELDS, and their fields that a name sets.
+#define EACH_KIND(X)                                                           \
+  X(sgd, sgd, sgd, .momentum = 0)                                              \
+  X(momentum, sgd, sgd, .momentum = usual_momentum)                            \
+  X(nesterov, sgd, sgd, .momentum = usual_momentum, .nesterov = true)          \
+  X(adam, adam, adam, .beta1 = 0)                                              \
+  X(adamw, adamw, adam, .beta1 = 0)                                            \
+  X(lamb, lamb, adam, .beta1 = 0)                                              \
+  X(adagrad, adagrad, adagrad, .initial = 0)                                   \
+  X(rmsprop, rmsprop, rmsprop, .momentum = 0)                                  \
+  X(lion, lion, lion, .beta1 = 0)
 
-static ls_status create_sgd(const ls_optimizer_options *common,
-                            ls_optimizer **out_optimizer) {
-  OPTIONS_OF(sgd, common, .momentum = 0);
-  return ls_sgd_create(&options, out_optimizer);
-}
+#define DEFINE_CREATE(name, kind, type, ...)                                   \
+  static ls_status create_##name(const ls_optimizer_options *common,           \
+                                 ls_optimizer **out_optimizer) {               \
+    ls_##type##_options options = {__VA_ARGS__};                               \
+    memcpy(&options, common, sizeof(*common));                                 \
+    return ls_##kind##_create(&options, out_optimizer);                        \
+  }
+EACH_KIND(DEFINE_CREATE)
 
-static ls_status create_momentum(const ls_optimizer_options *common,
-                                 ls_optimizer **out_optimizer) {
-  OPTIONS_OF(sgd, common, .momentum = usual_momentum);
-  return ls_sgd_create(&options, out_optimizer);
-}
-
-static ls_status create_nesterov(const ls_optimizer_options *common,
-                                 ls_optimizer **out_optimizer) {
-  OPTIONS_OF(sgd, common, .momentum = usual_momentum, .nesterov = true);
-  return ls_sgd_create(&options, out_optimizer);
-}
-
-static ls_status create_adam(const ls_optimizer_options *common,
-                             ls_optimizer **out_optimizer) {
-  OPTIONS_OF(adam, common, .beta1 = 0);
-  return ls_adam_create(&options, out_optimizer);
-}
-
-static ls_status create_adamw(const ls_optimizer_options *common,
-                              ls_optimizer **out_optimizer) {
-  OPTIONS_OF(adam, common, .beta1 = 0);
-  return ls_adamw_create(&options, out_optimizer);
-}
-
-static ls_status create_lamb(const ls_optimizer_options *common,
-                             ls_optimizer **out_optimizer) {
-  OPTIONS_OF(adam, common, .beta1 = 0);
-  return ls_lamb_create(&options, out_optimizer);
-}
-
-static ls_status create_adagrad(const ls_optimizer_options *common,
-                                ls_optimizer **out_optimizer) {
-  OPTIONS_OF(adagrad, common, .initial = 0);
-  return ls_adagrad_create(&options, out_optimizer);
-}
-
-static ls_status create_rmsprop(const ls_optimizer_options *common,
-                                ls_optimizer **out_optimizer) {
-  OPTIONS_OF(rmsprop, common, .momentum = 0);
-  return ls_rmsprop_create(&options, out_optimizer);
-}
-
-static ls_status create_lion(const ls_optimizer_options *common,
-                             ls_optimizer **out_optimizer) {
-  OPTIONS_OF(lion, common, .beta1 = 0);
-  return ls_lion_create(&options, out_optimizer);
-}
-
+#define KIND_ROW(name, ...) {#name, create_##name},
 static const struct {
   const char *name;
   ls_status (*create)(const ls_optimizer_options *common,
                       ls_optimizer **out_optimizer);
-} kinds[] = {
-    {"sgd", create_sgd},           {"momentum", create_momentum},
-    {"nesterov", create_nesterov}, {"adam", create_adam},
-    {"adamw", create_adamw},       {"lamb", create_lamb},
-    {"adagrad", create_adagrad},   {"rmsprop", create_rmsprop},
-    {"lion", create_lion},
-};
+} kinds[] = {EACH_KIND(KIND_ROW)};
 
 const char *ls_optimizer_kind(size_t index) {
   return index < LS_COUNT_OF(kinds) ? kinds[index].name : NULL;
