@@ -275,10 +275,6 @@ ls_status ls_value_as_tensor(const ls_variable *variable, ls_nest leaf,
   return ls_made_status(*out_tensor);
 }
 
-bool ls_value_is_distributed(ls_nest leaf) {
-  return leaf.kind == LS_KIND_DISTRIBUTED || ls_is_distributed_variable(leaf);
-}
-
 // Returns the part of a value that belongs to component `index`.
 ls_nest ls_value_part(ls_nest value, size_t index) {
   if (value.kind == LS_KIND_DISTRIBUTED)

@@ -70,7 +70,6 @@ ls_tensor ls_read_component(ls_variable *container, size_t index);
 // converted to that type.
 ls_status ls_value_as_tensor(const ls_variable *variable, ls_nest leaf,
                              ls_tensor *out_tensor);
-bool ls_value_is_distributed(ls_nest leaf);
 // Returns the part of a value that belongs to component `index`.
 ls_nest ls_value_part(ls_nest value, size_t index);
 // Makes the share of each component, so that the sum of the shares is the

@@ -12,6 +12,7 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "distribute/context/context.h"
+#include "distribute/cross_device/cross_device.h"
 #include "distribute/values/values.h"
 #include "distribute/variables/variable.h"
 #include "graph/compare/compare.h"
@@ -118,7 +119,7 @@ static ls_status write_each(const ls_writing *w, ls_nest value,
 static bool writes_once(const ls_writing *w, ls_nest value) {
   ls_runtime_state *state =
       ls_runtime_slot(w->variable->runtime, LS_SLOT_RUNTIME);
-  if (!in_eager() || ls_value_is_distributed(value) || state == NULL)
+  if (!in_eager() || ls_has_components(value) || state == NULL)
     return false;
   return w->op == LS_OP_ASSIGN || ls_store_is_shared(state->store, w->variable);
 }
@@ -244,7 +245,7 @@ static ls_status write_mirrored_in_trace(const ls_writing *w,
                                          const ls_place *place, ls_nest value,
                                          ls_nest *out_value) {
   const bool none = w->variable->aggregation == LS_AGGREGATION_NONE;
-  if (none && ls_value_is_distributed(value))
+  if (none && ls_has_components(value))
     return ls_write_refuse_parts(w, "in a replica");
   LS_RETURN_IF_ERROR(value.kind == LS_KIND_DISTRIBUTED
                          ? write_parts_in_trace(w, place, value, out_value)
@@ -256,7 +257,7 @@ static ls_status write_mirrored_in_trace(const ls_writing *w,
 
 // ---- Write by rule ---------------------------------------------------------
 static bool is_unmirrored(ls_nest value) {
-  return ls_value_is_distributed(value) && !ls_is_mirrored(value);
+  return ls_has_components(value) && !ls_is_mirrored(value);
 }
 
 static ls_status write_mirrored(const ls_writing *w, ls_nest value,
@@ -283,7 +284,7 @@ static ls_status write_mirrored(const ls_writing *w, ls_nest value,
     break;
   }
   if (none) {
-    if (ls_value_is_distributed(value))
+    if (ls_has_components(value))
       return ls_write_refuse_parts(w, "in a replica");
     return write_one(w, w->variable->components[place.index], value, out_value);
   }
@@ -355,7 +356,7 @@ static ls_status write_on_read(const ls_writing *w, ls_nest value,
       status = write_on_read_across(w, value, out_value);
     return ls_cross_replica_end(&crossing, status, out_value);
   }
-  if (ls_value_is_distributed(value))
+  if (ls_has_components(value))
     return ls_write_refuse_parts(w, "in a replica");
   return place.kind == LS_PLACE_TRACE
              ? write_in_trace(w, &place, value, out_value)
