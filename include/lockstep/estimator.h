@@ -114,6 +114,19 @@ LS_API const char *
 ls_estimator_last_compile_error(const ls_estimator *estimator);
 
 // ---- Training --------------------------------------------------------------
+// What a training tells of its steps. Zeroed: nothing.
+typedef struct ls_training_lines {
+  // Writes metrics.jsonl in the folder, as ls_train does: a line with the mean
+  // loss every 100 steps and at the end, and one for each evaluation of
+  // ls_train_and_evaluate; with `checksum` also lines with a checksum of all
+  // variables every so many steps.
+  bool metrics;
+  int64_t checksum;
+  // Called after runs, at most every 0.1 s, without epochs: ls_progress_show.
+  void (*report)(void *user, const ls_train_report *report);
+  void *report_user;
+} ls_training_lines;
+
 typedef struct ls_estimator_training {
   ls_input_function input;  // Required.
   // Additional steps, or the global step to end at; on TPUs exactly one of the
@@ -127,6 +140,7 @@ typedef struct ls_estimator_training {
   // Replaces the run in the folder, which is put back if the training ends
   // without a checkpoint.
   bool overwrite;
+  ls_training_lines lines;
   // Also keeps the checkpoint of this step, which listeners may change.
   const int64_t *kept_step;
 } ls_estimator_training;

@@ -85,7 +85,8 @@ typedef struct ls_train_spec {
   const ls_save_listener *listeners;
   size_t num_listeners;
   const ls_train_stop *stop;
-  bool overwrite;  // As in ls_estimator_training.
+  bool overwrite;  // As in ls_estimator_training, like the lines.
+  ls_training_lines lines;
 } ls_train_spec;
 
 typedef struct ls_eval_spec {

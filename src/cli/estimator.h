@@ -81,7 +81,7 @@ bool cli_estimator_check(const char *command, const estimator_flags *flags,
 // ---- Resumed trainings -----------------------------------------------------
 // Texts of flags that are from the run's folder.
 typedef struct cli_kept_flags {
-  char *text, *values, *params;
+  char *text, *params;
 } cli_kept_flags;
 void cli_kept_flags_close(cli_kept_flags *kept);  // Accepts zeroed ones.
 CLI_OWNED_STRUCT(cli_kept_flags, cli_kept_flags_close)
@@ -94,9 +94,6 @@ int cli_estimator_recall(const char *command, const char *folder,
 // Writes these flags to the folder, which exists and is this process's alone.
 ls_status cli_estimator_keep(const estimator_flags *flags,
                              const ls_estimator_type *type);
-// Writes the command that resumes the run in a folder.
-void cli_estimator_resumption(const cli_syntax *syntax, const char *folder,
-                              char *line, size_t size);
 
 // Copies a checkpoint and the flags of a run to a new folder, to go on there.
 ls_status cli_estimator_branch(const char *from, int64_t step, const char *to);

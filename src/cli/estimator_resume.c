@@ -73,7 +73,7 @@ static const entry entries[] = {
     FOUND_IN_DATA(bytes, CLI_TEXT),
     FOUND_IN_DATA(normalize, CLI_TEXT),
 };
-enum { NUM_ENTRIES = sizeof(entries) / sizeof(*entries), MOST_BYTES = 1 << 20 };
+enum { NUM_ENTRIES = sizeof(entries) / sizeof(*entries) };
 
 // ---- Values ----------------------------------------------------------------
 static void set_flag(const entry *e, estimator_flags *flags, const char *text) {
@@ -101,20 +101,6 @@ static bool are_equal_numbers(const char *a, const char *b) {
 }
 
 // ---- Differences -----------------------------------------------------------
-static bool report_difference(const estimator_flags *flags, const char *flag,
-                              const char *asked, const char *has) {
-  const char *quote = has[0] != '\0' ? "'" : "";
-  if (!cli_leads()) return flags->train.inexact;
-  cli_say("train",
-          flags->train.inexact
-              ? "--%s is '%s', the run in '%s' has %s%s%s: results will differ"
-              : "--%s is '%s', the run in '%s' has %s%s%s: it can only "
-                "continue with the same, or with --allow-inexact",
-          flag, asked, flags->train.resume, quote,
-          has[0] != '\0' ? has : "none", quote);
-  return flags->train.inexact;
-}
-
 // Checks a parameter of --param.
 static bool check_param(const estimator_flags *flags, const cli_words *saved,
                         const ls_name_map *param) {
@@ -123,7 +109,7 @@ static bool check_param(const estimator_flags *flags, const cli_words *saved,
   if (value != NULL && are_equal_numbers(value, param->to)) return true;
   snprintf(given, sizeof(given), "%s=%s", param->from, param->to);
   if (value != NULL) snprintf(has, sizeof(has), "%s=%s", param->from, value);
-  return report_difference(flags, "param", given, has);
+  return cli_train_differs(&flags->train, "param", given, has);
 }
 
 // Appends those of the run's parameters that --param does not have.
@@ -185,13 +171,12 @@ static bool take_entry(const entry *e, estimator_flags *flags,
                                    cli_is_place(asked) && cli_is_place(has));
   return uses || has_moved || e->use == ENDS || e->use == FREE ||
          strcmp(asked, has) == 0 ||
-         report_difference(flags, e->name, asked, has);
+         cli_train_differs(&flags->train, e->name, asked, has);
 }
 
 // ---- Reading ---------------------------------------------------------------
 void cli_kept_flags_close(cli_kept_flags *kept) {
   cli_release(kept->text);
-  cli_release(kept->values);
   cli_release(kept->params);
   *kept = (cli_kept_flags){0};
 }
@@ -204,26 +189,21 @@ static bool is_object(const char *text) {
   return text[0] == '}' && text[1 + strspn(text + 1, " \t\r\n")] == '\0';
 }
 
-// Reads a file of flags; leaves "" if there is none.
-static ls_status read_flags(const char *path, char *text, size_t size) {
-  CLI_OWN(FILE, file) = NULL;
-  CLI_OWN(ls_status, status) = cli_open_file(path, &file);
-  if (ls_status_code(status) == LS_NOT_FOUND) return ls_ok();
-  if (!ls_status_is_ok(status)) return cli_give(&status);
-  const size_t count = fread(text, 1, size - 1, file);
-  if (count == size - 1 || strlen(text) != count || !is_object(text))
+// Reads the file of the run, or makes an empty text if there is none.
+static ls_status read_file(const char *folder, char **out_text) {
+  char path[PATH_MAX];
+  ls_status status = ls_ok();
+  if (snprintf(path, sizeof(path), "%s/%s", folder, file_name) <
+      (int)sizeof(path))
+    status = cli_read_flags(path, out_text);
+  if (*out_text != NULL && !is_object(*out_text))
     return ls_invalid_argument("'%s' is damaged: it is no JSON object of flags",
                                path);
-  return ls_ok();
-}
-
-// Reads the file of the run; leaves "" if there is none.
-static ls_status read_file(const char *folder, char *text, size_t size) {
-  char path[PATH_MAX];
-  return snprintf(path, sizeof(path), "%s/%s", folder, file_name) <
-                 (int)sizeof(path)
-             ? read_flags(path, text, size)
-             : ls_ok();
+  if (!ls_status_is_ok(status) && ls_status_code(status) != LS_NOT_FOUND)
+    return status;
+  ls_status_free(status);
+  if (*out_text == NULL) *out_text = cli_allocate(2 * CLI_MOST_FLAGS);
+  return *out_text != NULL ? ls_ok() : ls_out_of_memory();
 }
 
 // Takes the members of the run's file, in any order: for `train`, or for a
@@ -234,7 +214,7 @@ static bool take_members(const char *command, estimator_flags *flags,
   const bool uses = strcmp(command, "train") != 0;
   const estimator_flags line = *flags;
   cli_member member;
-  char *at = kept->values;
+  char *at = kept->text + CLI_MOST_FLAGS;
   if (cli_json_find(kept->text, "estimator", &member)) {
     cli_json_copy(&member, at, member.value_size + 1);
     // A row of a library may be another way to use the runs of its neighbour.
@@ -269,15 +249,9 @@ int cli_estimator_recall(const char *command, const char *folder,
   snprintf(path, sizeof(path), "%s", folder);
   if (cli_leads() && cli_is_overwritten(path))
     (void)cli_with_runtime(command, recover_run, path);
-  kept->text = cli_allocate(MOST_BYTES);
-  kept->values = cli_allocate(2 * MOST_BYTES);
-  ls_status status = ls_out_of_memory();
-  if (kept->text != NULL && kept->values != NULL) {
-    ls_status_free(status);
-    status = cli_leads() ? read_file(folder, kept->text, MOST_BYTES) : ls_ok();
-  }
-  status = cli_ranks_agree(status);
-  if (ls_status_is_ok(status)) status = cli_ranks_send(kept->text, MOST_BYTES);
+  ls_status status = cli_ranks_agree(read_file(folder, &kept->text));
+  if (ls_status_is_ok(status))
+    status = cli_ranks_send(kept->text, CLI_MOST_FLAGS);
   if (!ls_status_is_ok(status)) return cli_report(command, status);
   // A run of an older version, or of a program of its own, has no such file.
   if (kept->text[0] == '\0') return CLI_OK;
@@ -287,9 +261,8 @@ int cli_estimator_recall(const char *command, const char *folder,
 bool cli_estimator_kept_model(const char *path, bool is_any, char *model,
                               size_t size) {
   cli_member member;
-  CLI_OWN_MEMORY(char, text) = cli_allocate(MOST_BYTES);
-  if (text == NULL) return false;
-  CLI_OWN(ls_status, status) = read_flags(path, text, MOST_BYTES);
+  CLI_OWN_MEMORY(char, text) = NULL;
+  CLI_OWN(ls_status, status) = cli_read_flags(path, &text);
   if (!ls_status_is_ok(status) ||
       (!is_any && !cli_json_find(text, "estimator", &member)) ||
       !cli_json_find(text, "model", &member))
@@ -390,44 +363,4 @@ ls_status cli_estimator_keep(const estimator_flags *flags,
   if (good && rename(aside, path) == 0) return ls_ok();
   (void)unlink(aside);
   return LS_STATUS(LS_UNAVAILABLE, "'%s' cannot be written", path);
-}
-
-// ---- The command of a resumption -------------------------------------------
-// Appends a word to a shell command, in quotes if it needs them.
-static void append_word(char *line, size_t size, const char *word) {
-  static const char plain[] = "abcdefghijklmnopqrstuvwxyz"
-                              "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                              "0123456789_./:,=+@%-";
-  const size_t at = strlen(line);
-  const bool is_plain = word[0] != '\0' && word[strspn(word, plain)] == '\0';
-  snprintf(line + at, size - at, is_plain ? " %s" : " '%s'", word);
-}
-
-// Returns true for flags that stand for a new run or are given by --resume.
-static bool is_of_begin(const char *name) {
-  static const char *const names[] = {
-      "run-dir", "resume", "allow-inexact", "warm-start", "only",
-      "except",  "layout", "map",           "label",      "seeds"};
-  for (size_t i = 0; i < sizeof(names) / sizeof(*names); ++i)
-    if (strcmp(names[i], name) == 0) return true;
-  return false;
-}
-
-void cli_estimator_resumption(const cli_syntax *syntax, const char *folder,
-                              char *line, size_t size) {
-  snprintf(line, size, "lockstep train");
-  for (size_t i = 0; i < syntax->num_options; ++i) {
-    const cli_option *option = &syntax->options[i];
-    char room[PATH_MAX], flag[64];
-    if (is_of_begin(option->name)) continue;
-    const char *text =
-        cli_train_flag_text(option->name, option->kind, option->value, room);
-    if (text[0] == '\0') continue;
-    if (strcmp(option->name, "grace") == 0 && strcmp(text, "30") == 0) continue;
-    snprintf(flag, sizeof(flag), "--%s", option->name);
-    append_word(line, size, flag);
-    if (option->kind != CLI_FLAG) append_word(line, size, text);
-  }
-  append_word(line, size, "--resume");
-  append_word(line, size, folder);
 }

@@ -11,56 +11,15 @@
 #include "cli/ranks.h"
 #include "cli/train/train_flags.h"
 
-// A training and its progress line.
+// A training.
 typedef struct training {
   cli_estimator e;
-  const cli_syntax *syntax;
   const estimator_flags *flags;
   int64_t steps;  // Total; 0: until the input's end.
   char chosen[PATH_MAX];
-  cli_ticker ticker;
-  int64_t first;  // First step; -1: not started.
+  ls_progress *progress;  // NULL: quiet.
   ls_train_and_evaluation end;
 } training;
-
-// ---- Progress --------------------------------------------------------------
-static ls_status note_first_step(void *user, ls_run_context *context) {
-  training *run = user;
-  int64_t step = 0;
-  LS_RETURN_IF_ERROR(ls_run_context_steps(context, &step));
-  if (run->first < 0) {
-    run->first = step;
-    cli_ticker_begin(&run->ticker);
-  }
-  return ls_ok();
-}
-
-static ls_status show_step(void *user, ls_run_context *context,
-                           ls_nest results) {
-  training *run = user;
-  int64_t step = 0;
-  (void)results;
-  if (!cli_ticker_due(&run->ticker)) return ls_ok();
-  double loss = 0;
-  LS_RETURN_IF_ERROR(ls_run_context_steps(context, &step));
-  LS_RETURN_IF_ERROR(ls_run_context_number(context, "loss", &loss));
-  cli_ticker_show(&run->ticker, &(cli_place){.step = step,
-                                             .first = run->first,
-                                             .all = run->steps,
-                                             .loss = loss});
-  return ls_ok();
-}
-
-static ls_status make_progress(training *run, ls_hook **out_hook) {
-  run->first = -1;
-  run->ticker = (cli_ticker){.terminal = cli_can_rewrite(run->e.runtime)};
-  return ls_hook_create(
-      &(ls_hook_options){.name = "progress",
-                         .user = run,
-                         .after_create_session = note_first_step,
-                         .after_run = show_step},
-      out_hook);
-}
 
 // ---- Flags in the folder ---------------------------------------------------
 // Runs under the lock of the folder, before its first checkpoint.
@@ -107,6 +66,11 @@ static ls_status train_with(training *run, ls_hook *const *hooks,
   const ls_train_stop *stop =
       cli_signals_defer((unsigned)run->flags->train.grace);
   const bool overwrite = run->flags->train.overwrite;
+  const ls_training_lines lines = {
+      .metrics = true,
+      .checksum = run->flags->train.checksum,
+      .report = run->progress != NULL ? ls_progress_show : NULL,
+      .report_user = run->progress};
   if (!cli_estimator_tests(run->flags))
     return ls_estimator_train(run->e.estimator,
                               &(ls_estimator_training){.input = type->train,
@@ -114,7 +78,8 @@ static ls_status train_with(training *run, ls_hook *const *hooks,
                                                        .hooks = hooks,
                                                        .num_hooks = num_hooks,
                                                        .stop = stop,
-                                                       .overwrite = overwrite},
+                                                       .overwrite = overwrite,
+                                                       .lines = lines},
                               &run->end.training);
   const int64_t eval_steps =
       asked->test_steps > 0 ? asked->test_steps : type->eval_steps;
@@ -126,7 +91,8 @@ static ls_status train_with(training *run, ls_hook *const *hooks,
                        .hooks = hooks,
                        .num_hooks = num_hooks,
                        .stop = stop,
-                       .overwrite = overwrite},
+                       .overwrite = overwrite,
+                       .lines = lines},
       &(ls_eval_spec){.input = type->eval,
                       .steps =
                           counted ? (ls_opt)LS_SOME(eval_steps) : (ls_opt){0},
@@ -140,11 +106,10 @@ static ls_status train_with(training *run, ls_hook *const *hooks,
 }
 
 static ls_status train_estimator(training *run) {
-  CLI_OWN(ls_hook, progress) = NULL;
   CLI_OWN(ls_hook, guard) = NULL;
   CLI_OWN(ls_hook, keeper) = NULL;
   CLI_OWN(ls_hook, spike) = NULL;
-  ls_hook *hooks[4];
+  ls_hook *hooks[3];
   size_t count = 0;
   LS_RETURN_IF_ERROR(
       cli_ranks_agree(cli_leads() ? check_folder(run) : ls_ok()));
@@ -160,12 +125,11 @@ static ls_status train_estimator(training *run) {
     LS_RETURN_IF_ERROR(make_keeper(run, &keeper));
     hooks[count++] = keeper;
   }
-  if (!run->flags->train.quiet && cli_leads()) {
-    LS_RETURN_IF_ERROR(make_progress(run, &progress));
-    hooks[count++] = progress;
-  }
+  if (!run->flags->train.quiet && cli_leads())
+    LS_RETURN_IF_ERROR(cli_progress_open(run->e.runtime, &run->progress));
   const ls_status status = train_with(run, hooks, count);
-  cli_ticker_end(&run->ticker);
+  ls_progress_destroy(run->progress);
+  run->progress = NULL;
   return status;
 }
 
@@ -174,9 +138,8 @@ static int report_end(const training *run) {
   const char *folder = ls_estimator_model_dir(run->e.estimator);
   if (!cli_leads())
     return end->stopped ? CLI_SIGNAL + cli_signals_first() : CLI_OK;
-  char line[4 * PATH_MAX] = "";
-  if (end->stopped)
-    cli_estimator_resumption(run->syntax, folder, line, sizeof(line));
+  // A library is code, which is named again.
+  const bool is_named = end->stopped && !cli_is_linked(run->e.type);
   if (run->end.stopped_early && !run->flags->train.quiet)
     cli_say("train",
             "stopped early after %lld steps: %s was best at step %lld, %.6g; "
@@ -184,9 +147,11 @@ static int report_end(const training *run) {
             (long long)end->step, run->flags->train.asked.stop_early,
             (long long)run->end.best_step, run->end.best, folder);
   else if (!run->flags->train.quiet)
-    cli_say("train", "%sstep %lld; the run is in %s%s%s",
+    cli_say("train", "%sstep %lld; the run is in %s%s%s%s",
             end->stopped ? "stopped at " : "", (long long)end->step, folder,
-            end->stopped ? ", --resume continues it: " : "", line);
+            end->stopped ? ", --resume continues it" : "",
+            is_named ? ", with --model " : "",
+            is_named ? run->flags->train.asked.model : "");
   if (run->end.metrics.kind == LS_KIND_DICT && !end->stopped)
     cli_print_metrics(run->end.metrics, false);
   else if (end->has_loss && !end->stopped)
@@ -262,9 +227,9 @@ static ls_status open_and_train(training *run, estimator_flags *flags,
 }
 
 // Trains one run; adds its last loss to `loss`, unless that is NULL.
-static int run_training(const cli_syntax *syntax, estimator_flags *flags,
-                        const ls_estimator_type *type, cli_spread *loss) {
-  training run = {.syntax = syntax, .flags = flags};
+static int run_training(estimator_flags *flags, const ls_estimator_type *type,
+                        cli_spread *loss) {
+  training run = {.flags = flags};
   const ls_status status =
       cli_estimator_note_batch(flags, open_and_train(&run, flags, type));
   cli_signals_saved();
@@ -283,7 +248,7 @@ static int run_training(const cli_syntax *syntax, estimator_flags *flags,
 }
 
 // Trains once for each of several seeds, and prints the mean last loss.
-static int train_seeds(const cli_syntax *syntax, const estimator_flags *flags,
+static int train_seeds(const estimator_flags *flags,
                        const ls_estimator_type *type) {
   const train_flags *train = &flags->train;
   cli_spread loss = {.name = "loss"};
@@ -297,7 +262,7 @@ static int train_seeds(const cli_syntax *syntax, const estimator_flags *flags,
                (long long)one.train.asked.seed);
       one.train.run_folder = folder;
     }
-    const int code = run_training(syntax, &one, type, &loss);
+    const int code = run_training(&one, type, &loss);
     if (code != CLI_OK) return code;
   }
   if (cli_leads()) cli_spread_print(&loss);
@@ -313,6 +278,7 @@ typedef struct estimator_words {
 static int run_words(const cli_syntax *syntax, train_flags *train, void *user) {
   estimator_words *words = user;
   estimator_flags *flags = &words->flags;
+  (void)syntax;
   CLI_OWN(cli_kept_flags, kept) = {0};
   int code = cli_train_restart(train);
   if (code != CLI_OK) return code;
@@ -325,8 +291,8 @@ static int run_words(const cli_syntax *syntax, train_flags *train, void *user) {
   if (!cli_estimator_check("train", flags, words->type) ||
       !check_flags(flags, words->type))
     return CLI_USAGE;
-  return train->seeds > 1 ? train_seeds(syntax, flags, words->type)
-                          : run_training(syntax, flags, words->type, NULL);
+  return train->seeds > 1 ? train_seeds(flags, words->type)
+                          : run_training(flags, words->type, NULL);
 }
 
 int cli_estimator_train(const ls_estimator_type *type, int argc, char **argv) {
@@ -349,8 +315,9 @@ int cli_estimator_train(const ls_estimator_type *type, int argc, char **argv) {
                    "Trains an estimator: its model function on its input, on "
                    "the CPU, on the cores of a TPU system, or in replicas. "
                    "Prints the last loss, or the metrics of --eval-every. The "
-                   "run folder gets checkpoints, event files, graph.ls and "
-                   "estimator.json. A signal ends the run after its current "
+                   "run folder gets checkpoints, metrics.jsonl, event "
+                   "files, graph.ls and estimator.json. A signal ends the run "
+                   "after its current "
                    "loop of steps and saves it, as for models: see 'lockstep "
                    "train --help'.",
                .subject = type->name,

@@ -47,9 +47,9 @@ static const cli_refusal estimators_train[] = {
     {"find-lr", "rates are tried with models: leave --estimator out, or train "
                 "with several rates"},
     {"check-ranks", "compare the checkpoints of two runs, by 'lockstep diff'"},
-    {"checksum,gradient-norm",
-     "its run has event files, not metrics.jsonl; --save-every-steps N saves "
-     "what 'lockstep diff' compares"},
+    {"gradient-norm",
+     "its gradients are inside of the model function's optimizer, which keeps "
+     "none; --checksum tells where two runs part"},
     {"attest", "no chain is kept of input functions, which are code; 'lockstep "
                "checkpoint verify' checks what is saved"},
     {"events", "its run folder has event files without it"},

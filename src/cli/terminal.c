@@ -51,15 +51,6 @@ double cli_now(void) {
   return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
 }
 
-void cli_ticker_begin(cli_ticker *ticker) {
-  ticker->began = cli_now();
-  ticker->next = ticker->began + (ticker->terminal ? 0 : 5);
-}
-
-bool cli_ticker_due(const cli_ticker *ticker) {
-  return cli_now() >= ticker->next;
-}
-
 void cli_print_duration(double seconds, char *text, size_t size) {
   const double most = 359999;  // Prints at most 99:59:59.
   const long s =
@@ -70,32 +61,20 @@ void cli_print_duration(double seconds, char *text, size_t size) {
     snprintf(text, size, "%ld:%02ld", s / 60, s % 60);
 }
 
-void cli_ticker_show(cli_ticker *ticker, const cli_place *place) {
-  const int64_t step = place->step, all = place->all;
-  const double at = cli_now(), took = at - ticker->began;
-  const double rate = took > 0 ? (double)(step - place->first) / took : 0;
-  char line[160], end[24] = "", left[32] = "", loss[32];
-  if (all > 0) snprintf(end, sizeof(end), "/%lld", (long long)all);
-  if (all > step && rate > 0)
-    cli_print_duration((double)(all - step) / rate, left, sizeof(left));
-  // Uses another format for a diverged loss, which may have hundreds of digits.
-  snprintf(loss, sizeof(loss), fabs(place->loss) < 1e9 ? "%.4f" : "%.4g",
-           place->loss);
-  snprintf(line, sizeof(line), "step %lld%s, loss %s, %.*f steps/s%s%s",
-           (long long)step, end, loss, rate < 10 ? 2 : 0, rate,
-           left[0] != '\0' ? ", eta " : "", left);
-  const int columns = cli_columns();
-  // Leaves one column free, since a full line would wrap.
-  if (ticker->terminal && columns > 1 && strlen(line) >= (size_t)columns)
-    line[columns - 1] = '\0';
-  char text[sizeof(line) + 8];
-  snprintf(text, sizeof(text), ticker->terminal ? "\r%s\033[K" : "%s\n", line);
+static void write_progress(void *user, const char *text) {
+  (void)user;
   cli_show_progress(text);
-  ticker->line_open = ticker->terminal;
-  ticker->next = at + (ticker->terminal ? 0.1 : 5);
 }
 
-void cli_ticker_end(cli_ticker *ticker) {
-  if (ticker->line_open) cli_show_progress("\n");
-  ticker->line_open = false;
+static int tell_width(void *user) {
+  (void)user;
+  return cli_columns();
+}
+
+ls_status cli_progress_open(const ls_runtime *runtime, ls_progress **out) {
+  return ls_progress_create(
+      &(ls_progress_options){.write = write_progress,
+                             .terminal = cli_can_rewrite(runtime),
+                             .width = tell_width},
+      out);
 }

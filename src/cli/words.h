@@ -46,8 +46,14 @@ typedef struct cli_member {
 bool cli_json_next(const char **at, cli_member *out);
 // Finds the member with this key. Returns false if there is none.
 bool cli_json_find(const char *object, const char *key, cli_member *out);
+// Reads a file of flags, followed by as much room for the texts of its values;
+// the caller owns it (cli_release).
+//   LS_INVALID_ARGUMENT  it is no text, or too long.
+enum { CLI_MOST_FLAGS = 1 << 20 };
+ls_status cli_read_flags(const char *path, char **out_text);
 // Copies a member's value as a text: that of a string without quotes and
-// escapes, any other value as it is written. Cuts it to `size` bytes.
-void cli_json_copy(const cli_member *member, char *text, size_t size);
+// escapes, any other value as it is written. Cuts it to `size` bytes. Returns
+// false if a part is no text, and copies what is before.
+bool cli_json_copy(const cli_member *member, char *text, size_t size);
 
 #endif  // LS_CLI_WORDS_H_

@@ -45,14 +45,15 @@ static void sum_pieces(void *user, int worker, int64_t begin, int64_t end) {
 
 // Leaves out variables without a value, and those of which replicas have values
 // of their own. Returns the number of the others.
-static size_t select_summed(const ls_store *store, ls_variable **variables,
-                            size_t count) {
+static size_t select_summed(const ls_store *store,
+                            ls_variable *const *variables, size_t count,
+                            ls_variable **out) {
   size_t kept = 0;
   for (size_t i = 0; i < count; ++i)
     if (ls_state_parts(store, variables[i]) == 0 &&
         variables[i]->num_targets == 0 &&
         ls_store_has_value(store, variables[i]))
-      variables[kept++] = variables[i];
+      out[kept++] = variables[i];
   return kept;
 }
 
@@ -70,25 +71,20 @@ static void print_sums(const summing *all, int64_t step, ls_text *text) {
   }
 }
 
-ls_status ls_train_sum(ls_runtime *runtime, const ls_model *model, int64_t step,
-                       ls_text *text, uint64_t *out_sum) {
+ls_status ls_variables_sum(ls_runtime *runtime, ls_store *store,
+                           ls_variable *const *variables, size_t count,
+                           int64_t step, ls_text *text, uint64_t *out_sum) {
   ls_allocator *allocator = ls_runtime_allocator(runtime);
-  ls_runtime_state *state = NULL;
   ls_workers *workers = NULL;
   ls_many values;
-  size_t count = 0;
   int64_t pieces = 0;
-  LS_OWN_MEMORY(allocator, ls_variable *, variables) = NULL;
-  LS_RETURN_IF_ERROR(ls_runtime_state_get(runtime, &state));
+  LS_OWN_ARRAY_OR_RETURN(allocator, ls_variable *, summed, count + 1);
   LS_RETURN_IF_ERROR(ls_runtime_workers(runtime, &workers));
-  LS_RETURN_IF_ERROR(
-      ls_train_variables(runtime, model, true, &variables, &count));
-  count = select_summed(state->store, variables, count);
+  count = select_summed(store, variables, count, summed);
   for (size_t i = 0; i < count; ++i)
-    pieces += pieces_of(variables[i]);
+    pieces += pieces_of(summed[i]);
   LS_OWN_ARRAY_OR_RETURN(allocator, uint64_t, sums, (size_t)pieces + 1);
-  LS_RETURN_IF_ERROR(
-      ls_many_enter(state->store, variables, count, false, &values));
+  LS_RETURN_IF_ERROR(ls_many_enter(store, summed, count, false, &values));
   summing all = {&values, sums};
   ls_workers_share_or_run(pieces * PIECE >= LEAST_SHARED ? workers : NULL,
                           sum_pieces, &all, pieces);
@@ -97,4 +93,16 @@ ls_status ls_train_sum(ls_runtime *runtime, const ls_model *model, int64_t step,
   ls_many_leave(&values, false);
   *out_sum = ls_hash(ls_text_data(text), text->size, 0);
   return ls_text_status(text);
+}
+
+ls_status ls_train_sum(ls_runtime *runtime, const ls_model *model, int64_t step,
+                       ls_text *text, uint64_t *out_sum) {
+  ls_runtime_state *state = NULL;
+  size_t count = 0;
+  LS_OWN_MEMORY(ls_runtime_allocator(runtime), ls_variable *, variables) = NULL;
+  LS_RETURN_IF_ERROR(ls_runtime_state_get(runtime, &state));
+  LS_RETURN_IF_ERROR(
+      ls_train_variables(runtime, model, true, &variables, &count));
+  return ls_variables_sum(runtime, state->store, variables, count, step, text,
+                          out_sum);
 }

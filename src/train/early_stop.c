@@ -16,53 +16,37 @@ enum { DEFAULT_PATIENCE = 3 };
 // ---- The metric ------------------------------------------------------------
 // Finds out if higher values of a metric are better. False: its name does not
 // say.
-static bool find_direction(const char *name, bool *out_is_high) {
+static bool find_direction(const char *name, const ls_task *of, bool *out) {
   size_t count = 0;
   const ls_task *const *tasks = ls_tasks(&count);
-  *out_is_high = false;
-  for (size_t i = 0; i < count; ++i) {
-    if (strcmp(name, tasks[i]->metric) != 0) continue;
-    *out_is_high = !tasks[i]->less_is_better;
-    return true;
-  }
-  return strcmp(name, "loss") == 0;
-}
-
-// Parses a metric of any evaluation.
-static ls_status parse_any(const char *text, const char *way,
-                           ls_stop_metric *out) {
-  const bool is_told = find_direction(out->name, &out->is_high);
-  if (out->name[0] == '\0' || (way == NULL && !is_told))
-    return ls_invalid_argument("'%s' does not say which values are better: "
-                               "give it as %s:min or %s:max",
-                               text, text, text);
-  return ls_ok();
-}
-
-// Parses a metric of a run with a task.
-static ls_status parse_of_task(const char *text, const ls_task *task,
-                               ls_stop_metric *out) {
-  char metric[sizeof(out->name)];
-  snprintf(metric, sizeof(metric), "test_%s", task->metric);
-  const bool is_loss = strcmp(out->name, "test_loss") == 0;
-  out->is_high = !is_loss && !task->less_is_better;
-  return is_loss || strcmp(out->name, metric) == 0
-             ? ls_ok()
-             : ls_invalid_argument(
-                   "a run stops early by test_loss or %s, with :min or :max "
-                   "after it, not by '%s'",
-                   metric, text);
+  *out = false;
+  if (strcmp(name, "loss") == 0) return true;
+  for (size_t i = 0; of == NULL && i < count; ++i)
+    if (strcmp(name, tasks[i]->metric) == 0) of = tasks[i];
+  *out = of != NULL && !of->less_is_better;
+  return of != NULL;
 }
 
 static ls_status parse_metric(const char *text, const ls_task *task,
                               ls_stop_metric *out) {
   const char *way = strchr(text, ':');
-  const bool is_known =
-      way == NULL || strcmp(way, ":min") == 0 || strcmp(way, ":max") == 0;
+  char metric[sizeof(out->name)] = "";
+  if (way != NULL && strcmp(way, ":min") != 0 && strcmp(way, ":max") != 0)
+    way = NULL;  // A part of the name, which is unknown.
   snprintf(out->name, sizeof(out->name), "%.*s",
-           is_known ? (int)strcspn(text, ":") : (int)strlen(text), text);
-  LS_RETURN_IF_ERROR(task != NULL ? parse_of_task(text, task, out)
-                                  : parse_any(text, way, out));
+           (int)(way != NULL ? (size_t)(way - text) : strlen(text)), text);
+  if (task != NULL) snprintf(metric, sizeof(metric), "test_%s", task->metric);
+  if (task != NULL && strcmp(out->name, "test_loss") != 0 &&
+      strcmp(out->name, metric) != 0)
+    return ls_invalid_argument(
+        "a run stops early by test_loss or %s, with :min or :max after it, not "
+        "by '%s'",
+        metric, text);
+  const size_t prefix = task != NULL ? strlen("test_") : 0;
+  if (!find_direction(out->name + prefix, task, &out->is_high) && way == NULL)
+    return ls_invalid_argument("'%s' does not say which values are better: "
+                               "give it as %s:min or %s:max",
+                               text, text, text);
   if (way != NULL) out->is_high = strcmp(way, ":max") == 0;
   return ls_ok();
 }

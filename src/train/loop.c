@@ -162,6 +162,7 @@ static ls_status begin_chain(ls_loop *loop) {
 ls_status ls_loop_settle(ls_loop *loop) {
   ls_run_folder *folder = &loop->folder;
   const bool continues = loop->continues;
+  double seconds = 0;
   loop->continues = false;
   if (loop->replaces) {
     LS_RETURN_IF_ERROR(ls_run_ranks_agree(
@@ -174,7 +175,8 @@ ls_status ls_loop_settle(ls_loop *loop) {
   // The chain's line comes first: killed after it, the run fits the line or the
   // one before it.
   if (continues)
-    LS_RETURN_IF_ERROR(ls_run_folder_look_back(folder, loop->resumed));
+    LS_RETURN_IF_ERROR(
+        ls_run_folder_look_back(folder, loop->resumed, false, true, &seconds));
   if (loop->begins_chain) LS_RETURN_IF_ERROR(begin_chain(loop));
   return continues
              ? ls_run_folder_continue(folder, &loop->plan.config, loop->resumed)

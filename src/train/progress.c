@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <math.h>
 #include <stdio.h>
 
 #include "base/memory/own.h"
@@ -92,17 +93,24 @@ static int add_metric(const ls_train_report *report, double value, int digits,
 
 static void print_line(const ls_train_report *report, int width, bool bar,
                        char *buffer, size_t size) {
-  char head[64], tail[288], time[24];
+  char head[64] = "step ", tail[288], time[24];
   const bool done = report->step >= report->num_steps;
   print_duration(done ? report->seconds : report->seconds_left, time,
                  sizeof(time));
-  snprintf(head, sizeof(head), "epoch %lld/%lld ", (long long)report->epoch,
-           (long long)report->num_epochs);
-  int n = ls_format(tail, sizeof(tail), " %lld/%lld loss %.4f",
-                    (long long)report->epoch_step,
-                    (long long)report->steps_per_epoch, report->loss);
-  n += add_metric(report, report->accuracy, 1, tail + n,
-                  sizeof(tail) - (size_t)n);
+  if (report->epoch > 0)
+    snprintf(head, sizeof(head), "epoch %lld/%lld ", (long long)report->epoch,
+             (long long)report->num_epochs);
+  int n = ls_format(tail, sizeof(tail), " %lld", (long long)report->epoch_step);
+  if (report->epoch > 0 || report->steps_per_epoch > 0)
+    n += ls_format(tail + n, sizeof(tail) - (size_t)n, "/%lld",
+                   (long long)report->steps_per_epoch);
+  // A diverged loss may have hundreds of digits.
+  n += ls_format(tail + n, sizeof(tail) - (size_t)n,
+                 fabs(report->loss) < 1e9 ? " loss %.4f" : " loss %.4g",
+                 report->loss);
+  if (report->epoch > 0)
+    n += add_metric(report, report->accuracy, 1, tail + n,
+                    sizeof(tail) - (size_t)n);
   if (report->tested) {
     n += ls_format(tail + n, sizeof(tail) - (size_t)n, " test");
     add_metric(report, report->test.accuracy, 2, tail + n,

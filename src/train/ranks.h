@@ -6,6 +6,7 @@
 #include "lockstep/models.h"
 #include "lockstep/strategy.h"
 #include "net/agreement.h"
+#include "runtime/store.h"
 
 // Bits to exchange with other ranks together with a stop: `send` returns own
 // bits, `receive` gets rank 0's and the union of all.
@@ -38,6 +39,12 @@ typedef struct ls_rank_sums {
 LS_MUST_USE ls_status ls_train_sum(ls_runtime *runtime, const ls_model *model,
                                    int64_t step, ls_text *text,
                                    uint64_t *out_sum);
+
+// Does so for variables of a store.
+LS_MUST_USE ls_status ls_variables_sum(ls_runtime *runtime, ls_store *store,
+                                       ls_variable *const *variables,
+                                       size_t count, int64_t step,
+                                       ls_text *text, uint64_t *out_sum);
 
 // Zeroed: a single rank.
 typedef struct ls_run_ranks {

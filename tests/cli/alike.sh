@@ -149,7 +149,7 @@ row same   same       same   trace trace.json
 row same   same       same   find-nan
 row above_0.0001 above_0.0001 above_0.0001 find-spike 0.0001
 row same   no         no     check-ranks 1
-row same   no         no     checksum 1
+row same   same       same   checksum 1
 row same   no         no     gradient-norm
 row same   no         no     attest
 row same   .          .      keep-best loss
@@ -246,9 +246,10 @@ holds() {
   done
 }
 for kind in m l s; do
-  holds $kind checkpoint model.ckpt-2.json model.ckpt-2.safetensors
+  holds $kind checkpoint model.ckpt-2.json model.ckpt-2.safetensors \
+    metrics.jsonl
 done
-holds m config.json metrics.jsonl model.safetensors
+holds m config.json model.safetensors
 for kind in l s; do
   holds $kind estimator.json graph.ls
   ls base-synthetic-$kind/events.* >out.txt || fail "run of $kind: no events"

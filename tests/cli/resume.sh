@@ -76,7 +76,7 @@ ends 2 "--batch-size is '16', the run in 'longer' has '8'" \
   train --resume longer --batch-size 16
 ends 2 "--replicas is '1', the run in 'longer' has '2'" \
   train --resume longer --replicas 1
-ends 2 "--optimizer is 'adam', the run in 'longer' has ''" \
+ends 2 "--optimizer is 'adam', the run in 'longer' has none" \
   train --resume longer --optimizer adam
 ends 2 "--model is 'mlp', the run in 'longer' has 'tiny'" \
   train --resume longer --model mlp

@@ -43,10 +43,10 @@ shows '"state":"complete","step":2048,"epoch":2,"total_steps":2048,' run --json
 shows "run	2048	test_loss	0." run --table
 shows "run: complete, " run --live
 
-# ---- An estimator's folder, by its event files -------------------------------
+# ---- An estimator's folder ---------------------------------------------------
 "$lockstep" train --model tiny --estimator --data synthetic --steps 300 \
   --run-dir estimated >out.txt 2>err.txt || fail "an estimator fails"
-shows "an estimator's folder, by its event files" estimated --metric loss
+shows "tiny on synthetic, batch size 8, seed 0" estimated --metric loss
 grep -q "^loss 0\.[0-9]*$" out.txt || fail "no loss of an estimator"
 
 # ---- Runs made by hand: 40 lines and garbage ---------------------------------

@@ -14,7 +14,7 @@
 #include "lockstep/train_and_evaluate.h"
 #include "support/estimator_ways.h"
 #include "support/estimators.h"
-#include "train/folder/folder_lock.h"
+#include "train/folder/run_folder.h"
 
 static ls_status train(estimator_case *c) {
   return ls_estimator_train(
@@ -85,16 +85,15 @@ TEST(a_folder_has_one_training_at_a_time) {
     c.folder = "one-training";
     c.repeats = true;
     estimator_case_begin(&c);
-    LS_OWN(ls_folder_lock, lock) = {0};
-    ls_runtime *runtime = ls_runtime_current();
-    const ls_file_system *files = ls_runtime_files(runtime);
-    expect_ok(files->make_directories(files->user, c.folder));
-    expect_ok(ls_folder_lock_take(&lock, runtime, c.folder));
+    LS_OWN(ls_run_folder, lock) = {0};
+    ls_run_folder_init(&lock, ls_runtime_current(), c.folder);
+    expect_ok(ls_run_folder_claim(&lock, false));
     expect_status(train(&c), LS_FAILED_PRECONDITION,
                   "'one-training/lock' is locked by process");
-    ls_folder_lock_release(&lock);
+    ls_run_folder_deinit(&lock);
     expect_ok(train(&c));
-    expect_ok(ls_folder_lock_take(&lock, runtime, c.folder));
+    ls_run_folder_init(&lock, ls_runtime_current(), c.folder);
+    expect_ok(ls_run_folder_claim(&lock, false));
     expect_ok(evaluate(&c));
     expect_ok(predict(&c));
     expect_ok(train(&c));  // Nothing is left to train.

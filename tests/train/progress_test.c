@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/expect.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "lockstep/train.h"
@@ -198,6 +199,30 @@ TEST(elsewhere_a_line_comes_every_few_seconds) {
   now += 4000000000;
   ls_progress_show(progress, &report);
   assert_string_equal(strchr(written, '\n'), "\n");
+}
+
+// A diverged loss has a short form.
+TEST(a_training_without_epochs_tells_its_steps) {
+  static const struct {
+    double loss;
+    int64_t all;
+    const char *text;
+  } rows[] = {{0.5, 9, "step 7/9 loss 0.5000 "},
+              {0.5, 0, "step 7 loss 0.5000 "},
+              {-1e300, 9, "step 7/9 loss -1e+300 "},
+              {HUGE_VAL, 9, "step 7/9 loss inf "}};
+  LS_OWN(ls_progress, progress) = make(false, 0);
+  for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
+    now += INT64_C(6000000000);
+    memset(written, 0, sizeof(written));
+    ls_progress_show(progress,
+                     &(ls_train_report){.step = 7,
+                                        .num_steps = rows[i].all,
+                                        .epoch_step = 7,
+                                        .steps_per_epoch = rows[i].all,
+                                        .loss = rows[i].loss});
+    expect_contains(written, rows[i].text);
+  }
 }
 
 TEST(the_end_of_an_epoch_is_always_shown) {

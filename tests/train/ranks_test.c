@@ -160,7 +160,7 @@ TEST(what_one_cannot_write_ends_the_run_and_names_it) {
     ls_status status = run(then, "full");
     expect_contains(ls_status_message(status), "the disk of 3 is full");
     expect_contains(ls_status_message(status), "on rank 3 of 4");
-    expect_contains(ls_status_message(status), "the checkpoint of step 13");
+    expect_contains(ls_status_message(status), "the checkpoint of step 12");
     expect_status(status, LS_UNAVAILABLE, "the disk of 3 is full");
     // What was there before stands, and no half of a file.
     expect_ok(run(then, "full"));

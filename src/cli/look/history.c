@@ -274,17 +274,20 @@ ls_status cli_history_read(const char *folder, cli_history *out) {
   if (out->folder == NULL || out->series == NULL) return ls_out_of_memory();
   memcpy(out->folder, folder, strlen(folder));
   LS_RETURN_IF_ERROR(cli_read_text(folder, "config.json", &out->config, NULL));
+  const bool is_model = out->config != NULL;
+  if (!is_model)
+    LS_RETURN_IF_ERROR(
+        cli_read_text(folder, "estimator.json", &out->config, NULL));
   LS_RETURN_IF_ERROR(
       cli_read_text(folder, "metrics.jsonl", &out->metrics, NULL));
-  if (out->config == NULL && out->metrics == NULL) {
-    LS_RETURN_IF_ERROR(cli_history_add_events(out));
-    out->of_events = true;
-    if (out->num_lines == 0)
-      return ls_not_found("'%s' is no run folder: it has neither config.json "
-                          "nor metrics.jsonl, nor event files",
-                          folder);
-  }
   LS_RETURN_IF_ERROR(read_lines(out));
+  // An estimator's functions may have written more.
+  out->of_events = !is_model && (out->config != NULL || out->metrics == NULL);
+  if (out->of_events) LS_RETURN_IF_ERROR(cli_history_add_events(out));
+  if (out->config == NULL && out->metrics == NULL && out->num_lines == 0)
+    return ls_not_found("'%s' is no run folder: it has neither config.json nor "
+                        "metrics.jsonl, nor event files",
+                        folder);
   find_state(out);
   return ls_ok();
 }
@@ -326,9 +329,10 @@ void cli_histories_close(cli_histories *histories) {
 // ---- Event files -----------------------------------------------------------
 CLI_OWNED_POINTER(ls_event_numbers, ls_event_numbers_destroy)
 
-// Adds the numbers of a folder's event files, with `prefix` before their tags.
+// Adds the numbers of a folder's event files, with `prefix` before their tags,
+// which the first `known` series do not have.
 static ls_status add_events(cli_history *history, const char *folder,
-                            const char *prefix) {
+                            const char *prefix, size_t known) {
   CLI_OWN(ls_event_numbers, numbers) = NULL;
   LS_RETURN_IF_ERROR(ls_events_read(folder, NULL, &numbers));
   double first = 0;
@@ -336,11 +340,13 @@ static ls_status add_events(cli_history *history, const char *folder,
     const ls_event_number *number = &numbers->items[i];
     char name[2 * CLI_SERIES_NAME];
     snprintf(name, sizeof(name), "%s%s", prefix, number->tag);
+    const cli_series *series = cli_history_series(history, name);
+    if (series != NULL && series < history->series + known) continue;
     LS_RETURN_IF_ERROR(
         cli_history_add(history, name, (double)number->step, number->value));
     if (number->step > history->step) history->step = number->step;
     if (i == 0 || number->seconds < first) first = number->seconds;
-    if (number->seconds - first > history->seconds)
+    if (history->metrics == NULL && number->seconds - first > history->seconds)
       history->seconds = number->seconds - first;
   }
   history->num_lines += (int64_t)numbers->count;
@@ -349,17 +355,19 @@ static ls_status add_events(cli_history *history, const char *folder,
 
 // Adds the evaluations in a subfolder, whose path ends in "eval" or
 // "eval_NAME".
-static ls_status add_evaluations(cli_history *history, const char *path) {
+static ls_status add_evaluations(cli_history *history, const char *path,
+                                 size_t known) {
   const char *name = strrchr(path, '/');
   char prefix[CLI_SERIES_NAME] = "test_";
   name = name != NULL ? name + 1 : path;
   if (strncmp(name, "eval_", 5) == 0 && name[5] != '\0')
     snprintf(prefix, sizeof(prefix), "%s_", name + 5);
-  return add_events(history, path, prefix);
+  return add_events(history, path, prefix, known);
 }
 
 ls_status cli_history_add_events(cli_history *history) {
-  LS_RETURN_IF_ERROR(add_events(history, history->folder, ""));
+  const size_t known = history->num_series;
+  LS_RETURN_IF_ERROR(add_events(history, history->folder, "", known));
   // Names of folders are taken as they are, not as patterns.
   char pattern[2 * PATH_MAX];
   size_t used = 0;
@@ -373,7 +381,7 @@ ls_status cli_history_add_events(cli_history *history) {
   ls_status status = ls_ok();
   if (glob(pattern, 0, NULL, &found) == 0)
     for (size_t i = 0; i < found.gl_pathc && ls_status_is_ok(status); ++i)
-      status = add_evaluations(history, found.gl_pathv[i]);
+      status = add_evaluations(history, found.gl_pathv[i], known);
   globfree(&found);
   return status;
 }

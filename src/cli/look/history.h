@@ -33,7 +33,7 @@ typedef struct cli_run_budget {
 
 typedef struct cli_history {
   char *folder;   // As the user named it.
-  char *config;   // Text of config.json; NULL: none.
+  char *config;   // Text of config.json or estimator.json; NULL: none.
   char *metrics;  // Text of metrics.jsonl; NULL: none.
   cli_series *series;
   size_t num_series;
@@ -69,7 +69,7 @@ CLI_OWNED_STRUCT(cli_histories, cli_histories_close)
 // that are not finite become NaN; further metrics than the most are ignored.
 ls_status cli_history_add(cli_history *history, const char *metric, double step,
                           double value);
-// Adds the numbers of the folder's event files.
+// Adds the numbers of the folder's event files, of metrics that it lacks.
 ls_status cli_history_add_events(cli_history *history);
 
 // Returns the series of a metric; NULL if the run has none.

@@ -8,7 +8,7 @@
 #include "cli/train/train_flags.h"
 #include "cli/words.h"
 
-enum { MOST_BYTES = 1 << 20, MOST_NAME = 64 };
+enum { MOST_NAME = 64 };
 
 // A file of flags that is read.
 typedef struct config_file {
@@ -18,66 +18,6 @@ typedef struct config_file {
   train_flags *flags;
   char *texts;  // Room for the next text.
 } config_file;
-
-// ---- Strings ---------------------------------------------------------------
-// Reads four hexadecimal digits; returns false if there are other letters.
-static bool read_hex(const char *at, const char *end, uint32_t *out) {
-  char digits[5] = "", *last = NULL;
-  if (end - at < 4 || strspn(at, "0123456789abcdefABCDEF") < 4) return false;
-  memcpy(digits, at, 4);
-  *out = (uint32_t)strtoul(digits, &last, 16);
-  return true;
-}
-
-// Writes a character as UTF-8; returns its end.
-static char *put_utf8(char *to, uint32_t code) {
-  const int more = code < 0x80 ? 0 : code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
-  static const unsigned char heads[] = {0, 0xc0, 0xe0, 0xf0};
-  *to++ = (char)(heads[more] | (code >> (6 * more)));
-  for (int k = more - 1; k >= 0; --k)
-    *to++ = (char)(0x80 | ((code >> (6 * k)) & 0x3f));
-  return to;
-}
-
-// Decodes "\uXXXX", or a pair of them; `*at` is after the "u".
-static bool decode_unicode(const char **at, const char *end, char **to) {
-  uint32_t code = 0, low = 0;
-  if (!read_hex(*at, end, &code) || code == 0) return false;
-  *at += 4;
-  if (code >= 0xd800 && code < 0xe000) {
-    if (code >= 0xdc00 || end - *at < 6 || strncmp(*at, "\\u", 2) != 0 ||
-        !read_hex(*at + 2, end, &low) || low < 0xdc00 || low >= 0xe000)
-      return false;
-    code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
-    *at += 6;
-  }
-  *to = put_utf8(*to, code);
-  return true;
-}
-
-// Decodes a JSON string without its quotes, at the end of the stored texts;
-// NULL if it is not valid.
-static const char *decode_string(config_file *file, const char *at,
-                                 const char *end) {
-  static const char letters[] = "\"\\/bfnrt", meanings[] = "\"\\/\b\f\n\r\t";
-  char *text = file->texts, *to = text;
-  while (at < end) {
-    if ((unsigned char)*at < 0x20) return NULL;
-    if (*at != '\\') {
-      *to++ = *at++;
-      continue;
-    }
-    ++at;  // The string has an end, so that a letter follows.
-    const char *letter = strchr(letters, *at++);
-    if (letter != NULL)
-      *to++ = meanings[letter - letters];
-    else if (at[-1] != 'u' || !decode_unicode(&at, end, &to))
-      return NULL;
-  }
-  *to = '\0';
-  file->texts = to + 1;
-  return text;
-}
 
 // ---- Members ---------------------------------------------------------------
 // Writes the name of the flag of a member.
@@ -148,10 +88,10 @@ static bool set_flag(config_file *file, const cli_option *option,
   }
   if (is_text != (*value == '"'))
     return refuse_value(file, member, is_text ? "a text" : "a number");
-  // A number is stored as a text, too: it has no character to decode.
-  const char *text = is_text ? decode_string(file, value + 1, end - 1)
-                             : decode_string(file, value, end);
-  if (text == NULL) return refuse_value(file, member, "a text of UTF-8");
+  const char *text = file->texts;
+  if (!cli_json_copy(member, file->texts, member->value_size + 1))
+    return refuse_value(file, member, "a text of UTF-8");
+  file->texts += strlen(text) + 1;
   // config.json has bf16 and bf16-direct, of which --precision is a part.
   if (strcmp(option->name, "math") == 0 && strncmp(text, "bf16", 4) == 0)
     text += text[4] == '-' ? 5 : 4;
@@ -247,21 +187,6 @@ static bool take_members(config_file *file, const char *text) {
                     file->path, (size_t)(at - text));
 }
 
-// Reads the file, followed by as much room for the texts.
-static ls_status read_file(const char *path, char **out_text) {
-  CLI_OWN(FILE, file) = NULL;
-  LS_RETURN_IF_ERROR(cli_open_file(path, &file));
-  CLI_OWN_ARRAY_OR_RETURN(char, text, 2 * MOST_BYTES);
-  const size_t size = fread(text, 1, MOST_BYTES, file);
-  if (size == MOST_BYTES)
-    return ls_invalid_argument("'%s' has more than 1 MiB: it is no file of "
-                               "flags",
-                               path);
-  if (strlen(text) != size) return ls_invalid_argument("'%s' is no text", path);
-  *out_text = cli_give(&text);
-  return ls_ok();
-}
-
 // A library of models is code: only one that the command line names is loaded.
 static bool check_model(const config_file *file) {
   const char *model = file->flags->asked.model;
@@ -283,9 +208,9 @@ int cli_train_read_config(const cli_syntax *syntax, int argc, char **argv,
   const train_flags line = *flags;
   config_file file = {
       .syntax = syntax, .path = line.config, .line = &line, .flags = flags};
-  const ls_status status = read_file(line.config, out_text);
+  const ls_status status = cli_read_flags(line.config, out_text);
   if (!ls_status_is_ok(status)) return cli_report("train", status);
-  file.texts = *out_text + MOST_BYTES;
+  file.texts = *out_text + CLI_MOST_FLAGS;
   *flags = *defaults;
   if (!take_members(&file, *out_text) || !check_model(&file)) return CLI_USAGE;
   (void)cli_parse(syntax, argc, argv, &code);

@@ -36,25 +36,6 @@ typedef struct session {
   ls_train_result result;
 } session;
 
-// ---- Parts of a run --------------------------------------------------------
-static void write_progress(void *user, const char *text) {
-  (void)user;
-  cli_show_progress(text);
-}
-
-static int tell_width(void *user) {
-  (void)user;
-  return cli_columns();
-}
-
-static ls_status open_progress(session *run) {
-  return ls_progress_create(
-      &(ls_progress_options){.write = write_progress,
-                             .terminal = cli_can_rewrite(run->runtime),
-                             .width = tell_width},
-      &run->progress);
-}
-
 // ---- Learning rate ---------------------------------------------------------
 static bool near_to(double a, double b) {
   return fabs(a - b) <= 1e-6 * fabs(b);
@@ -195,7 +176,9 @@ static ls_status train_prepare(const train_flags *flags,
   if (cli_device.name == NULL || strcmp(cli_device.name, "cpu") == 0)
     LS_RETURN_IF_ERROR(
         cli_check_room(&run->model, config->batch_size, run->examples));
-  return flags->quiet || !cli_leads() ? ls_ok() : open_progress(run);
+  return flags->quiet || !cli_leads()
+             ? ls_ok()
+             : cli_progress_open(run->runtime, &run->progress);
 }
 
 static void train_tell(void *user, const ls_train_report *report) {

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/ranks.h"
 #include "cli/words.h"
 
 // Returns the offset of a flag's field in the configuration; -1 for other
@@ -38,6 +39,21 @@ const char *cli_train_flag_text(const char *name, cli_kind kind,
     return is_data(name) ? cli_full_data(given, room) : given;
   }
   return room;
+}
+
+bool cli_train_differs(const train_flags *flags, const char *flag,
+                       const char *asked, const char *has) {
+  const char *quote = has[0] != '\0' ? "'" : "";
+  if (cli_leads())
+    cli_say("train",
+            flags->inexact
+                ? "--%s is '%s', the run in '%s' has %s%s%s: results will "
+                  "differ"
+                : "--%s is '%s', the run in '%s' has %s%s%s: it can only "
+                  "continue with the same, or with --allow-inexact",
+            flag, asked, flags->resume, quote, has[0] != '\0' ? has : "none",
+            quote);
+  return flags->inexact;
 }
 
 bool cli_train_agrees(const cli_syntax *syntax, const train_flags *flags,
@@ -73,13 +89,7 @@ bool cli_train_agrees(const cli_syntax *syntax, const train_flags *flags,
     if (is_data(option->name) && cli_is_place(asked) && cli_is_place(has) &&
         has[0] != '\0')
       continue;
-    cli_say("train",
-            flags->inexact
-                ? "--%s is '%s', the run in '%s' has '%s': results will differ"
-                : "--%s is '%s', the run in '%s' has '%s': it can only "
-                  "continue with the same, or with --allow-inexact",
-            option->name, asked, flags->resume, has);
-    if (!flags->inexact) return false;
+    if (!cli_train_differs(flags, option->name, asked, has)) return false;
   }
   return true;
 }

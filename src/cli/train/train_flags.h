@@ -139,6 +139,10 @@ void cli_spread_print(const cli_spread *all);
 
 // Returns true if the flags are compatible; reports a conflict.
 bool cli_train_check(train_flags *flags);
+// Reports that a resumed run has another value of a flag; returns true if that
+// is allowed.
+bool cli_train_differs(const train_flags *flags, const char *flag,
+                       const char *asked, const char *has);
 // Returns true if the flags match the run's configuration; reports a
 // difference. Allowed differences are a later end, other threads, and moved
 // data. cli_run_model checks the model.

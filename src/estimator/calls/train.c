@@ -7,6 +7,7 @@
 #include "base/values/nest_internal.h"
 #include "distribute/values/values.h"
 #include "estimator/calls/job.h"
+#include "estimator/hooks/lines_hook.h"
 #include "estimator/hooks/progress_hooks.h"
 #include "lockstep/ops.h"
 #include "train/folder/run_folder.h"
@@ -28,6 +29,10 @@ static ls_status train_check(const ls_estimator *self,
     return ls_invalid_argument("a task of type '%s' does not train", task);
   if (t->steps.set && t->max_steps.set)
     return ls_invalid_argument("Can not provide both steps and max_steps");
+  if (t->lines.checksum < 0 || (t->lines.checksum > 0 && !t->lines.metrics))
+    return ls_invalid_argument(
+        "checksum is %lld, expected a number of steps, with `metrics`",
+        (long long)t->lines.checksum);
   LS_RETURN_IF_ERROR(train_check_count(t->steps, "steps"));
   return train_check_count(t->max_steps, "max_steps");
 }
@@ -162,6 +167,25 @@ static double kept_hours(const ls_run_values *config) {
   return hours >= NEVER ? 0 : (double)hours;
 }
 
+static ls_status add_lines(ls_job *job, const ls_estimator_training *t) {
+  const ls_plan *plan = job->calls.plan;
+  ls_hook *hook = NULL;
+  if ((!t->lines.metrics && t->lines.report == NULL) || !ls_plan_leads(plan))
+    return ls_ok();
+  LS_RETURN_IF_ERROR(ls_lines_hook(
+      &(ls_lines_options){.wanted = t->lines,
+                          .folder = job->estimator->model_dir,
+                          .variables = job->scaffold.saved,
+                          .num_variables = job->scaffold.num_saved,
+                          .num_steps =
+                              t->max_steps.set ? t->max_steps.value : 0,
+                          .steps_per_run = steps_per_run(job),
+                          .batch_size = (double)plan->batch_size.value,
+                          .tests_again = t->kept_step != NULL},
+      &hook));
+  return ls_hook_list_add(&job->hooks, hook);
+}
+
 static ls_status add_saver(ls_job *job, const ls_estimator_training *t) {
   const ls_run_values *config = ls_estimator_run_values(job->estimator);
   const ls_estimator_spec_options *spec = ls_estimator_spec_values(job->spec);
@@ -248,6 +272,7 @@ static ls_status train_add_hooks(ls_job *job, const ls_estimator_training *t) {
   const ls_estimator_spec_options *spec = ls_estimator_spec_values(job->spec);
   ls_hook_list *hooks = &job->hooks;
   LS_GRAPH_SCOPE(job->graph);
+  LS_RETURN_IF_ERROR(add_lines(job, t));
   LS_RETURN_IF_ERROR(add_saver(job, t));
   LS_RETURN_IF_ERROR(ls_hook_list_add_all(hooks, spec->training_chief_hooks,
                                           spec->num_training_chief_hooks));

@@ -7,6 +7,7 @@
 #include "base/runtime_internal.h"
 #include "estimator/calls/judges.h"
 #include "estimator/config/config.h"
+#include "train/folder/run_folder.h"
 #include "train/hooks/hook.h"
 
 enum { SECOND = 1000000000, WORKER_STEP = 5, MOST_WORKER_DELAY = 60 };
@@ -246,17 +247,29 @@ typedef struct local {
   int64_t last;    // Time of the last evaluation or of the first checkpoint.
   int64_t evaluated;  // Step of the last evaluation.
   ls_judges judges;
+  ls_run_folder folder;  // Gets lines of evaluations.
 } local;
 
-// Lets the judges see an evaluation that rank 0 has made, if it was complete.
+static ls_status add_line(local *self, int64_t step) {
+  const ls_judge *judge = &self->judges.stop;
+  return self->train->lines.metrics
+             ? ls_run_folder_log_metrics(
+                   &self->folder, step, self->evaluator.out->metrics,
+                   judge->metric.name[0] != '\0' ? &judge->state : NULL)
+             : ls_ok();
+}
+
+// Lets the judges see an evaluation that rank 0 has made, if it was complete,
+// and adds its line.
 static ls_status judge_evaluation(local *self, int64_t before, int64_t step) {
   const ls_train_and_evaluation *made = self->evaluator.out;
   ls_ranks *ranks = &self->evaluator.ranks;
-  const bool sees = ls_judges_any(&self->judges) &&
-                    made->num_evaluations > before && ls_ranks_own(ranks) == 0;
-  LS_RETURN_IF_ERROR(ls_ranks_agree(
-      ranks,
-      sees ? ls_judges_count(&self->judges, made->metrics, step) : ls_ok()));
+  ls_status status = ls_ok();
+  if (made->num_evaluations > before && ls_ranks_own(ranks) == 0) {
+    status = ls_judges_count(&self->judges, made->metrics, step);
+    if (ls_status_is_ok(status)) status = add_line(self, step);
+  }
+  LS_RETURN_IF_ERROR(ls_ranks_agree(ranks, status));
   return ls_ranks_send(ranks, &self->judges, sizeof(self->judges));
 }
 
@@ -265,8 +278,11 @@ static ls_status judge_evaluation(local *self, int64_t before, int64_t step) {
 static bool has_missed(const local *self, int64_t step) {
   const ls_opt every = ls_estimator_run_values(self->evaluator.estimator)
                            ->save_checkpoints_steps;
-  return ls_judges_any(&self->judges) && step > self->judges.keep.state.step &&
-         every.set && every.value > 0 && step % every.value == 0;
+  // The line of an evaluation is cut off where a training goes on.
+  const bool waits =
+      self->train->lines.metrics || step > self->judges.keep.state.step;
+  return ls_judges_any(&self->judges) && step > 0 && waits && every.set &&
+         every.value > 0 && step % every.value == 0;
 }
 
 // Evaluates now, unless a stop was requested, which would end the evaluation
@@ -340,6 +356,7 @@ static ls_status train_once(local *self, const ls_save_listener *listeners,
           .num_listeners = count,
           .stop = self->train->stop,
           .overwrite = self->train->overwrite && !self->has_first,
+          .lines = self->train->lines,
           .kept_step = ls_judges_any(&self->judges)
                            ? &self->judges.keep.state.best_step
                            : NULL},
@@ -439,6 +456,7 @@ static ls_status train_and_evaluate(ls_estimator *estimator,
                 .train = train,
                 .throttle = eval_rounds_throttle(eval),
                 .evaluated = -1};
+  ls_run_folder_init(&self.folder, estimator->runtime, estimator->model_dir);
   ls_status status = find_ways(estimator, &self);
   if (ls_status_is_ok(status)) status = recall(&self, &out->training.step);
   if (ls_status_is_ok(status) && !self.judges.stop.state.is_over)
@@ -450,6 +468,7 @@ static ls_status train_and_evaluate(ls_estimator *estimator,
   out->best = judge->state.best;
   out->stopped_early = self.judges.stop.state.is_over;
   eval_rounds_deinit(&self.evaluator);
+  ls_run_folder_deinit(&self.folder);
   return status;
 }
 
@@ -480,7 +499,8 @@ static ls_status train_alone(ls_estimator *estimator,
                                .listeners = train->listeners,
                                .num_listeners = train->num_listeners,
                                .stop = train->stop,
-                               .overwrite = train->overwrite},
+                               .overwrite = train->overwrite,
+                               .lines = train->lines},
       &out->training);
 }
 

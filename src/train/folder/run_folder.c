@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/memory/own.h"
+#include "base/plain.h"
 #include "base/require.h"
 #include "io/json.h"
 #include "train/chain/chain.h"
@@ -32,15 +33,28 @@ void ls_run_folder_init(ls_run_folder *folder, ls_runtime *runtime,
 }
 
 // ---- Locking ---------------------------------------------------------------
+// Sets `folder->file` to the path of a file in the folder.
+static ls_status run_folder_name_file(ls_run_folder *folder, const char *name) {
+  ls_text_clear(&folder->file);
+  ls_text_append_format(&folder->file, "%s/%s", folder->path, name);
+  return ls_text_status(&folder->file);
+}
+
 static ls_status run_folder_take(ls_run_folder *folder) {
-  LS_RETURN_IF_ERROR(
-      ls_folder_lock_take(&folder->lock, folder->runtime, folder->path));
+  const ls_file_system *files = ls_runtime_files(folder->runtime);
+  LS_RETURN_IF_ERROR(run_folder_name_file(folder, "lock"));
+  if (files->lock != NULL)
+    LS_RETURN_IF_ERROR(ls_status_annotate(
+        files->lock(files->user, ls_text_data(&folder->file), &folder->lock),
+        "a run folder has one writer at a time"));
   folder->held = true;
   return ls_ok();
 }
 
 static void give_back(ls_run_folder *folder) {
-  ls_folder_lock_release(&folder->lock);
+  const ls_file_system *files = ls_runtime_files(folder->runtime);
+  if (folder->held && files->lock != NULL)
+    files->unlock(files->user, folder->lock);
   folder->held = false;
 }
 
@@ -54,13 +68,6 @@ void ls_run_folder_deinit(ls_run_folder *folder) {
 }
 
 // ---- Files of the folder ---------------------------------------------------
-// Sets `folder->file` to the path of a file in the folder.
-static ls_status run_folder_name_file(ls_run_folder *folder, const char *name) {
-  ls_text_clear(&folder->file);
-  ls_text_append_format(&folder->file, "%s/%s", folder->path, name);
-  return ls_text_status(&folder->file);
-}
-
 static ls_status has_file(ls_run_folder *folder, const char *name,
                           bool *out_exists) {
   const ls_file_system *files = ls_runtime_files(folder->runtime);
@@ -255,9 +262,9 @@ void ls_run_folder_abandon(ls_run_folder *folder) {
 
 // ---- Resuming --------------------------------------------------------------
 // Returns the bytes of the lines of metrics.jsonl that a run resumed at `step`
-// keeps: those before `step`, and those of `step` except an evaluation, which
+// keeps: those before `step`, and those of `step` except an evaluation, if that
 // is repeated. Stops at a malformed or truncated line.
-static size_t lines_until(const char *text, int64_t step) {
+static size_t lines_until(const char *text, int64_t step, bool tests_again) {
   static const char head[] = "{\"step\":", key[] = "\"test_loss\"";
   const char *at = text, *test = text;  // The next evaluation; NULL: none.
   for (;;) {
@@ -266,25 +273,38 @@ static size_t lines_until(const char *text, int64_t step) {
     const long long line_step = strtoll(at + sizeof(head) - 1, NULL, 10);
     if (test != NULL && test <= at) test = strstr(at, key);
     const bool tested = test != NULL && test < at + size;
-    if (line_step > step || (line_step == step && tested)) break;
+    if (line_step > step || (line_step == step && tested && tests_again)) break;
     at += size + 1;
   }
   return (size_t)(at - text);
 }
 
-// Hashes the lines that a run resumed at `step` keeps, and removes the others
-// if `cuts`.
-static ls_status read_metrics(ls_run_folder *folder, int64_t step, bool cuts) {
+// Returns the time up to the last of some lines, which may be cut off.
+static double seconds_of(const char *text, size_t size) {
+  static const char key[] = "\"seconds\":";
+  const char *last = NULL;
+  for (const char *at = text;
+       (at = strstr(at, key)) != NULL && at < text + size;
+       at += sizeof(key) - 1)
+    last = at;
+  return last != NULL ? ls_read_f64(last + sizeof(key) - 1, NULL) : 0;
+}
+
+ls_status ls_run_folder_look_back(ls_run_folder *folder, int64_t step,
+                                  bool cuts, bool tests_again,
+                                  double *out_seconds) {
   const ls_file_system *files = ls_runtime_files(folder->runtime);
   ls_allocator *allocator = ls_runtime_allocator(folder->runtime);
   bool exists = false;
+  *out_seconds = 0;
   LS_RETURN_IF_ERROR(has_file(folder, metrics_name, &exists));
   if (!exists) return ls_ok();
   LS_OWN_MEMORY(allocator, char, text) = NULL;
   size_t size = 0;
   LS_RETURN_IF_ERROR(files->read(files->user, ls_text_data(&folder->file),
                                  SIZE_MAX, allocator, &text, &size));
-  const size_t kept = lines_until(text, step);
+  const size_t kept = lines_until(text, step, tests_again);
+  *out_seconds = seconds_of(text, kept);
   ls_sha256_init(&folder->metrics);
   ls_sha256_add(&folder->metrics, text, kept);
   if (kept < size && cuts) {
@@ -317,13 +337,11 @@ ls_status ls_run_folder_enter(ls_run_folder *folder) {
   return run_folder_check_run(folder);
 }
 
-ls_status ls_run_folder_look_back(ls_run_folder *folder, int64_t step) {
-  return read_metrics(folder, step, false);
-}
-
 ls_status ls_run_folder_continue(ls_run_folder *folder,
                                  const ls_train_config *config, int64_t step) {
-  LS_RETURN_IF_ERROR(read_metrics(folder, step, true));
+  double seconds = 0;
+  LS_RETURN_IF_ERROR(
+      ls_run_folder_look_back(folder, step, true, true, &seconds));
   return write_config(folder, config);
 }
 
@@ -351,6 +369,20 @@ static void write_budget(ls_json_writer *json, const ls_train_budget *budget) {
 }
 
 // ---- Metrics ---------------------------------------------------------------
+static void write_rule(ls_json_writer *json, int64_t best_step, int64_t waited,
+                       bool stops) {
+  if (best_step > 0) {
+    ls_json_key(json, "best_step");
+    ls_json_i64(json, best_step);
+    ls_json_key(json, "waited");
+    ls_json_i64(json, waited);
+  }
+  if (!stops) return;
+  ls_json_key(json, "stopped_early");
+  ls_json_bool(json, true);
+}
+
+// Prints a line. Without an epoch it is an estimator's.
 static void print_metrics(const ls_train_report *report,
                           const ls_last_step *last, ls_text *text) {
   char metric[64];
@@ -359,14 +391,19 @@ static void print_metrics(const ls_train_report *report,
   ls_json_begin(&json, '{');
   ls_json_key(&json, "step");
   ls_json_i64(&json, report->step);
-  ls_json_key(&json, "epoch");
-  ls_json_i64(&json, report->epoch);
+  if (report->epoch > 0) {
+    ls_json_key(&json, "epoch");
+    ls_json_i64(&json, report->epoch);
+  }
   ls_json_key(&json, report->tested ? "test_loss" : "loss");
   ls_json_f64(&json, report->tested ? report->test.loss : report->loss);
-  snprintf(metric, sizeof(metric), "%s%s", report->tested ? "test_" : "",
-           ls_train_metric_of(report));
-  ls_json_key(&json, metric);
-  ls_json_f64(&json, report->tested ? report->test.accuracy : report->accuracy);
+  if (report->epoch > 0) {
+    snprintf(metric, sizeof(metric), "%s%s", report->tested ? "test_" : "",
+             ls_train_metric_of(report));
+    ls_json_key(&json, metric);
+    ls_json_f64(&json,
+                report->tested ? report->test.accuracy : report->accuracy);
+  }
   if (report->tested && !isnan(report->test.mean_iou)) {
     ls_json_key(&json, "test_mean_iou");
     ls_json_f64(&json, report->test.mean_iou);
@@ -379,22 +416,14 @@ static void print_metrics(const ls_train_report *report,
     ls_json_key(&json, "gradient_norm");
     ls_json_f64(&json, last->gradient_norm);
   }
-  if (report->tested && report->best_step > 0) {
-    ls_json_key(&json, "best_step");
-    ls_json_i64(&json, report->best_step);
-    ls_json_key(&json, "waited");
-    ls_json_i64(&json, report->waited);
-  }
-  if (report->stops_early) {
-    ls_json_key(&json, "stopped_early");
-    ls_json_bool(&json, true);
-  }
+  write_rule(&json, report->tested ? report->best_step : 0, report->waited,
+             report->stops_early);
   if (!report->tested) {
     ls_json_key(&json, "steps");
     ls_json_i64(&json, report->steps);
     ls_json_key(&json, "examples_per_second");
     ls_json_f64(&json, report->examples_per_second);
-    write_budget(&json, &report->budget);
+    if (report->epoch > 0) write_budget(&json, &report->budget);
   }
   ls_json_key(&json, "seconds");
   ls_json_f64(&json, report->seconds);
@@ -436,6 +465,37 @@ ls_status ls_run_folder_log(ls_run_folder *folder,
   if (!ls_run_folder_has_lines(folder)) return ls_ok();
   print_metrics(report, last, &folder->text);
   return add_line(folder);
+}
+
+ls_status ls_run_folder_log_metrics(ls_run_folder *folder, int64_t step,
+                                    ls_nest metrics,
+                                    const ls_early_stop *early) {
+  LS_OWN(ls_text, key) = {.allocator = folder->text.allocator};
+  ls_json_writer json = {.text = &folder->text};
+  ls_text_clear(&folder->text);
+  ls_json_begin(&json, '{');
+  ls_json_key(&json, "step");
+  ls_json_i64(&json, step);
+  for (size_t i = 0; i < ls_nest_count(metrics); ++i) {
+    double value = 0;
+    ls_text_clear(&key);
+    ls_text_append_format(&key, "test_%s", ls_nest_key(metrics, i));
+    LS_RETURN_IF_ERROR(ls_text_status(&key));
+    // Event files have metrics that are no number.
+    LS_OWN(ls_status, status) =
+        ls_nest_to_number(ls_nest_item(metrics, i), &value);
+    if (!ls_status_is_ok(status) ||
+        strcmp(ls_nest_key(metrics, i), "global_step") == 0)
+      continue;
+    ls_json_key(&json, ls_text_data(&key));
+    ls_json_f64(&json, value);
+  }
+  if (early != NULL)
+    write_rule(&json, early->best_step, early->waited, early->is_over);
+  ls_json_end(&json, '}');
+  ls_text_append_char(&folder->text, '\n');
+  LS_RETURN_IF_ERROR(add_line(folder));
+  return ls_run_folder_sync_lines(folder);
 }
 
 ls_status ls_run_folder_log_sum(ls_run_folder *folder, int64_t step,

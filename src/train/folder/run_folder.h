@@ -7,20 +7,21 @@
 #ifndef LS_TRAIN_FOLDER_RUN_FOLDER_H_
 #define LS_TRAIN_FOLDER_RUN_FOLDER_H_
 
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "base/text.h"
 #include "io/sha256.h"
 #include "lockstep/train.h"
-#include "train/folder/folder_lock.h"
+#include "train/early_stop.h"
 
 // Zeroed: no folder; all writes do nothing.
 typedef struct ls_run_folder {
   ls_runtime *runtime;
-  const char *path;  // Lent; NULL: no folder.
-  ls_text file;      // Path of the current file.
-  ls_text text;      // Text being written.
-  bool held;         // The folder is locked, if files can be locked.
-  ls_folder_lock lock;
+  const char *path;   // Lent; NULL: no folder.
+  ls_text file;       // Path of the current file.
+  ls_text text;       // Text being written.
+  bool held;          // The folder is locked, if files can be locked:
+  void *lock;         // NULL: they cannot.
   bool replaces;      // A former run is in place; see ls_run_folder_commit.
   bool keeps;         // The former run has been moved aside, at least partly.
   bool has_unsynced;  // Lines were added since they were last synced.
@@ -69,9 +70,13 @@ void ls_run_folder_abandon(ls_run_folder *folder);
 // Locks the folder of an existing run. LS_FAILED_PRECONDITION if another
 // process is writing to it, LS_NOT_FOUND if there is none.
 LS_MUST_USE ls_status ls_run_folder_enter(ls_run_folder *folder);
-// Hashes the lines of metrics.jsonl that the run keeps if it resumes at `step`.
+// Hashes the lines of metrics.jsonl that the run keeps if it resumes at `step`:
+// without those of later steps and, with `tests_again`, of an evaluation there,
+// which it removes if `cuts`. `*out_seconds` is the time up to the last one.
 LS_MUST_USE ls_status ls_run_folder_look_back(ls_run_folder *folder,
-                                              int64_t step);
+                                              int64_t step, bool cuts,
+                                              bool tests_again,
+                                              double *out_seconds);
 // Resumes at `step`: cuts the lines of later steps off metrics.jsonl and
 // replaces config.json.
 LS_MUST_USE ls_status ls_run_folder_continue(ls_run_folder *folder,
@@ -87,6 +92,11 @@ typedef struct ls_last_step {
 LS_MUST_USE ls_status ls_run_folder_log(ls_run_folder *folder,
                                         const ls_train_report *report,
                                         const ls_last_step *last);
+// Does so with a line for the metrics, a dict, of an estimator's evaluation;
+// `early` is the state of its rule, or NULL.
+LS_MUST_USE ls_status ls_run_folder_log_metrics(ls_run_folder *folder,
+                                                int64_t step, ls_nest metrics,
+                                                const ls_early_stop *early);
 // Does so with a line for a checksum of the variables.
 LS_MUST_USE ls_status ls_run_folder_log_sum(ls_run_folder *folder, int64_t step,
                                             uint64_t sum);
