@@ -257,7 +257,8 @@ double LS_ISA_NAME(ls_cpu_exp_above)(double *dst, const double *src, double max,
     double *out = dst != NULL ? dst + k : powers;
     LS_INDEPENDENT
     for (size_t i = 0; i < count; ++i)
-      out[i] = ls_f64_exp(src[k + i] - max);
+      out[i] = src[k + i] - max;
+    exp_F64(NULL, out, (const void *[]){out}, (int64_t)count);
     size_t i = 0;
     for (; i + 16 <= count; i += 16)
       for (size_t j = 0; j < 16; ++j)
