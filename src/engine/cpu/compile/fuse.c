@@ -269,6 +269,7 @@ static ls_fused *make_fused(ls_cpu_compiler *self, const group *g,
                       .kernels = self->kernels};
   for (uint32_t i = 0; i < g->num_steps; ++i)
     steps[i] = make_fused_step(work_of(self, g, i), s, s->places[i], fused);
+  fused->tile = ls_fused_tile(fused);
   if (ls_chain_steps(&self->out->arena, fused->chains, steps, g->num_steps,
                      s->num_in + s->num_out))
     return fused;

@@ -73,7 +73,8 @@ struct ls_fused_step {
 };
 
 typedef struct ls_fused {
-  int64_t count;  // Elements.
+  int64_t count;  // Elements,
+  int64_t tile;   // and at most those of a tile.
   const ls_fused_step *steps;
   uint32_t num_steps;
   // Numbers of slots, in this order. The last outputs are streamed
@@ -87,6 +88,9 @@ typedef struct ls_fused {
 
 void ls_fused_loop(const ls_kernel_call *call, int64_t begin_block,
                    int64_t end_block);
+// Returns the elements of a tile: small ones pay more per step, large ones
+// leave the first cache.
+int64_t ls_fused_tile(const ls_fused *fused);
 size_t ls_fused_scratch(const ls_fused *fused);
 
 #endif  // LS_ENGINE_CPU_KERNELS_ELEMENT_CHAIN_H_

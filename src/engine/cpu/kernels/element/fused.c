@@ -1,14 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/cpu/kernels/element/chain.h"
 
-// Elements of a tile. Smaller tiles pay more per step, larger ones leave the
-// first cache. Registers are 48 floats further apart than they are long, so
-// that no two alias.
-enum { TILE = (int)LS_CHUNK, REGISTER_BYTES = TILE * 8 + 48 * 4 };
+// Bytes of a tile's registers and of one array in the first cache.
+enum { TILE_BYTES = 20 << 10, MOST_TILE = 2048 };
+
+int64_t ls_fused_tile(const ls_fused *fused) {
+  for (uint32_t i = 0; i < fused->num_steps; ++i)
+    if (fused->steps[i].work->half != LS_DTYPE_NONE) return LS_CHUNK;
+  const int64_t arrays = fused->num_streamed + fused->num_registers + 1;
+  const int64_t fits = TILE_BYTES / (8 * arrays);
+  return ls_max_i64(LS_CHUNK, ls_min_i64(MOST_TILE, fits / LS_CHAIN_ELEMENTS *
+                                                        LS_CHAIN_ELEMENTS));
+}
+
+// Registers are 48 floats further apart than they are long, so that no two
+// alias.
+static size_t register_bytes(const ls_fused *fused) {
+  return (size_t)fused->tile * 8 + 48 * 4;
+}
 
 size_t ls_fused_scratch(const ls_fused *fused) {
   return LS_HALF_SCRATCH +
-         (size_t)(fused->num_streamed + fused->num_registers) * REGISTER_BYTES;
+         (fused->num_streamed + fused->num_registers) * register_bytes(fused);
 }
 
 // Runs a step on `count` elements from `at` on.
@@ -69,11 +82,11 @@ void ls_fused_loop(const ls_kernel_call *call, int64_t begin_block,
   const uint32_t num_arrays = n;
   for (uint32_t i = 0; i < self->num_streamed + self->num_registers; ++i)
     slots[n++] =
-        (char *)call->scratch + LS_HALF_SCRATCH + i * (size_t)REGISTER_BYTES;
+        (char *)call->scratch + LS_HALF_SCRATCH + i * register_bytes(self);
   for (uint32_t i = 0; i < num_arrays; ++i)
     slots[i] += (size_t)begin * self->sizes[i];
   for (int64_t k = begin, count; k < end; k += count) {
-    count = ls_min_i64(TILE, end - k);
+    count = ls_min_i64(self->tile, end - k);
     if (count > LS_CHAIN_ELEMENTS) count -= count % LS_CHAIN_ELEMENTS;
     run_steps(self, slots, k, count, call->scratch);
     stream_tile(self, call, slots, k, count);
