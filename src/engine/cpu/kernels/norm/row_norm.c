@@ -8,7 +8,7 @@
 // sums over rows, in two steps: first, beside dx, each chunk of rows adds up
 // its part, in the element type along each RUN rows and in double from run to
 // run; then the chunks' sums are added in order. Chunks depend on the shape
-// alone.
+// alone. A single run's sums are the result.
 //
 // 16-bit floats are widened, computed as f32 and rounded once.
 #include "engine/cpu/kernels/kernel.h"
@@ -62,32 +62,31 @@ static void normalize_loop(const ls_kernel_call *call, int64_t begin_block,
 }
 
 // ---- Gradient --------------------------------------------------------------
-// Operands: dy, x, scale, and the offset if y is computed again.
+// Operands: dy, x, scale, and the offset if y is computed again. Adds to the
+// sums of scale and, unless NULL, of offset; `wide` has room for two groups.
 static void gradient_of_rows(const rows_params *self,
-                             const ls_kernel_call *call, void *sums,
-                             int64_t begin, int64_t end) {
+                             const ls_kernel_call *call, void *dscale,
+                             void *doffset, float *wide, int64_t begin,
+                             int64_t end) {
   const size_t columns = (size_t)self->columns;
   ls_cpu_row_norm norm = self->norm;
   norm.scale = call->in[2];
   norm.offset = self->again ? call->in[3] : NULL;
-  char *offset_sums = (char *)sums + columns * ls_dtype_size(self->wide);
-  void *doffset = self->sums == 1 ? NULL : offset_sums;
   for (int64_t i = begin; i < end;) {
     const void *from_dy = (const char *)call->in[0] + row_offset(self, i);
     const void *from_x = (const char *)call->in[1] + row_offset(self, i);
     void *target = (char *)call->out[0] + row_offset(self, i);
     void *y = self->again ? (char *)call->out[1] + row_offset(self, i) : NULL;
     if (!ls_is_half(self->dtype)) {
-      self->norms->gradient_rows(target, y, sums, doffset, from_dy, from_x,
+      self->norms->gradient_rows(target, y, dscale, doffset, from_dy, from_x,
                                  &norm, (size_t)(end - i), columns);
       return;
     }
-    float *dy = (float *)sums + 2 * columns;
-    float *x = dy + self->group * self->columns;
+    float *dy = wide, *x = dy + self->group * self->columns;
     const int64_t rows = ls_min_i64(self->group, end - i);
     ls_widen(self->dtype, dy, from_dy, rows * self->columns);
     ls_widen(self->dtype, x, from_x, rows * self->columns);
-    self->norms->gradient_rows(dy, y == NULL ? NULL : x, sums, doffset, dy, x,
+    self->norms->gradient_rows(dy, y == NULL ? NULL : x, dscale, doffset, dy, x,
                                &norm, (size_t)rows, columns);
     ls_narrow(self->dtype, target, dy, rows * self->columns);
     if (y != NULL) ls_narrow(self->dtype, y, x, rows * self->columns);
@@ -113,6 +112,9 @@ static void gradient_loop(const ls_kernel_call *call, int64_t begin_block,
                           int64_t end_block) {
   const rows_params *self = call->params;
   const size_t count = (size_t)(self->sums * self->columns);
+  const size_t element = ls_dtype_size(self->wide);
+  char *dscale = call->scratch, *doffset = NULL;
+  if (self->sums == 2) doffset = dscale + (size_t)self->columns * element;
   for (int64_t c = begin_block; c < end_block; ++c) {
     double *sums =
         (double *)call->out[self->again ? 2 : 1] + c * (int64_t)count;
@@ -120,8 +122,10 @@ static void gradient_loop(const ls_kernel_call *call, int64_t begin_block,
     const int64_t end = ls_min_i64(begin + self->chunk, self->rows);
     if (begin == end) memset(sums, 0, count * sizeof(*sums));  // No rows.
     for (int64_t i = begin; i < end; i += RUN) {
-      memset(call->scratch, 0, count * ls_dtype_size(self->wide));
-      gradient_of_rows(self, call, call->scratch, i, ls_min_i64(i + RUN, end));
+      memset(dscale, 0, count * element);
+      gradient_of_rows(self, call, dscale, doffset,
+                       (float *)(void *)dscale + 2 * self->columns, i,
+                       ls_min_i64(i + RUN, end));
       add_run(self, sums, call->scratch, i == begin);
     }
   }
@@ -149,6 +153,18 @@ static void sums_loop(const ls_kernel_call *call, int64_t begin_block,
       for (int64_t k = 0; k < few; ++k)
         ((float *)call->out[which])[column + k] = (float)sums[k];
   }
+}
+
+// Adds up a single run where its results are.
+static void single_run_loop(const ls_kernel_call *call, int64_t begin_block,
+                            int64_t end_block) {
+  const rows_params *self = call->params;
+  void *const *sums = call->out + (self->again ? 2 : 1);
+  if (begin_block == end_block) return;
+  for (int64_t i = 0; i < self->sums; ++i)
+    memset(sums[i], 0, (size_t)self->columns * ls_dtype_size(self->wide));
+  gradient_of_rows(self, call, sums[0], self->sums == 2 ? sums[1] : NULL,
+                   call->scratch, 0, self->rows);
 }
 
 // ---- Plan ------------------------------------------------------------------
@@ -196,13 +212,18 @@ static ls_status plan_gradient(ls_kernel_plan *plan, bool centred, bool again) {
   LS_RETURN_IF_ERROR(plan_rows(plan, 1, centred, &self));
   self->again = again;
   const int64_t count = self->sums * self->columns;
-  plan->first = gradient_loop;
-  plan->first_blocks = self->chunks;
-  plan->first_outputs = again ? 2 : 1;
-  plan->shared = (size_t)(self->chunks * count) * sizeof(double);
-  plan->loop = sums_loop;
-  plan->only_shared = true;
-  plan->blocks = ls_blocks_of(count, COLUMNS);
+  if (self->chunks == 1 && self->rows <= RUN) {
+    plan->loop = single_run_loop;
+    plan->blocks = 1;
+  } else {
+    plan->first = gradient_loop;
+    plan->first_blocks = self->chunks;
+    plan->first_outputs = again ? 2 : 1;
+    plan->shared = (size_t)(self->chunks * count) * sizeof(double);
+    plan->loop = sums_loop;
+    plan->only_shared = true;
+    plan->blocks = ls_blocks_of(count, COLUMNS);
+  }
   plan->in_place = again ? 1 : 1 | 2;
   plan->next_in_place = again ? 2 : 0;
   plan->scratch = (size_t)(2 * self->columns) * ls_dtype_size(self->wide);
