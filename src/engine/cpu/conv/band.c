@@ -25,8 +25,7 @@ static bool is_absent(const ls_conv_dim *dim) {
 bool ls_conv_cut_bands(const ls_conv *conv, const ls_conv_types *types,
                        int64_t pixels, ls_conv_bands *out_bands) {
   *out_bands = (ls_conv_bands){0};
-  if (conv->groups != 1 || types->half != LS_DTYPE_NONE ||
-      !is_absent(&conv->dim[Z]) || conv->in_channels == 0 ||
+  if (!is_absent(&conv->dim[Z]) || conv->in_channels == 0 ||
       ls_conv_outputs(conv) == 0)
     return false;
   // The first phase has the most lines; any phase may have the most taps.
@@ -40,7 +39,7 @@ bool ls_conv_cut_bands(const ls_conv *conv, const ls_conv_types *types,
     if (phase.taps > 0)
       most = ls_max_i64(most, height_of(&phase, lines) * width_of(&phase));
   }
-  const int64_t bytes = most * conv->in_channels * (int64_t)types->size;
+  const int64_t bytes = most * conv->in_channels * (int64_t)types->wide;
   if (bytes > MOST_BYTES) return false;
   *out_bands = (ls_conv_bands){
       .lines = lines,
@@ -56,27 +55,38 @@ typedef struct window {
   int64_t top, left, height, width;
 } window;
 
-static void copy_line(const ls_conv_dim *x, const window *w, size_t pixel,
-                      const char *from, char *target) {
-  const int64_t before = ls_min_i64(ls_max_i64(0, -w->left), w->width);
-  const int64_t end = ls_max_i64(before, ls_min_i64(w->width, x->in - w->left));
-  memset(target, 0, (size_t)before * pixel);
-  memcpy(target + (size_t)before * pixel,
-         from + (w->left + before) * (int64_t)pixel,
-         (size_t)(end - before) * pixel);
-  memset(target + (size_t)end * pixel, 0, (size_t)(w->width - end) * pixel);
+// Copies adjacent positions of a group, of the type of the computation.
+static void copy_positions(const ls_conv *conv, const ls_conv_types *types,
+                           char *target, const char *from, int64_t count) {
+  const int64_t size = conv->in_channels * (int64_t)types->size;
+  const int64_t wide = conv->in_channels * (int64_t)types->wide;
+  if (conv->groups == 1)
+    ls_conv_widen(types, target, from, count * conv->in_channels);
+  else if (size == wide)
+    ls_conv_copy_rows(target, wide, from, size * conv->groups, size, count);
+  else
+    for (int64_t i = 0; i < count; ++i)
+      ls_conv_widen(types, target + i * wide, from + i * size * conv->groups,
+                    conv->in_channels);
 }
 
-static void copy_window(const ls_conv *conv, const window *w, size_t pixel,
-                        const char *image, char *target) {
+static void copy_window(const ls_conv *conv, const ls_conv_types *types,
+                        const window *w, const char *image, char *target) {
   const ls_conv_dim *y = &conv->dim[Y], *x = &conv->dim[X];
-  const size_t line = (size_t)w->width * pixel;
-  for (int64_t i = 0; i < w->height; ++i, target += line) {
+  const int64_t wide = conv->in_channels * (int64_t)types->wide;
+  const int64_t pixel = conv->groups * conv->in_channels * (int64_t)types->size;
+  const int64_t before = ls_min_i64(ls_max_i64(0, -w->left), w->width);
+  const int64_t end = ls_max_i64(before, ls_min_i64(w->width, x->in - w->left));
+  for (int64_t i = 0; i < w->height; ++i, target += w->width * wide) {
     const int64_t at = w->top + i;
-    if (at < 0 || at >= y->in)
-      memset(target, 0, line);
-    else
-      copy_line(x, w, pixel, image + at * x->in * (int64_t)pixel, target);
+    const bool inside = at >= 0 && at < y->in;
+    const int64_t first = inside ? before : w->width;
+    memset(target, 0, (size_t)(first * wide));
+    if (!inside) continue;
+    copy_positions(conv, types, target + before * wide,
+                   image + (at * x->in + w->left + before) * pixel,
+                   end - before);
+    memset(target + end * wide, 0, (size_t)((w->width - end) * wide));
   }
 }
 
@@ -86,7 +96,7 @@ ls_conv_view ls_conv_view_band(const ls_conv_phase *phase,
                                bool copies, void *scratch) {
   const ls_conv *conv = phase->conv;
   const ls_conv_axis *y = &phase->axis[Y], *x = &phase->axis[X];
-  const size_t pixel = (size_t)conv->in_channels * types->size;
+  const size_t pixel = (size_t)(conv->groups * conv->in_channels) * types->size;
   const window w = {.top = y->start + begin * y->move,
                     .left = x->start,
                     .height = height_of(phase, end - begin),
@@ -94,13 +104,15 @@ ls_conv_view ls_conv_view_band(const ls_conv_phase *phase,
   const ls_conv_dim *rows = &conv->dim[Y], *columns = &conv->dim[X];
   const char *from =
       (const char *)in + (size_t)(image * rows->in * columns->in) * pixel;
-  const bool inside = !copies && w.top >= 0 && w.top + w.height <= rows->in &&
-                      w.left >= 0 && w.left + w.width <= columns->in;
+  const bool inside = !copies && conv->groups == 1 &&
+                      types->half == LS_DTYPE_NONE && w.top >= 0 &&
+                      w.top + w.height <= rows->in && w.left >= 0 &&
+                      w.left + w.width <= columns->in;
   const int64_t pitch = (inside ? columns->in : w.width) * conv->in_channels;
   if (inside) {
     from += (w.top * columns->in + w.left) * (int64_t)pixel;
   } else {
-    copy_window(conv, &w, pixel, from, scratch);
+    copy_window(conv, types, &w, from, scratch);
     from = scratch;
   }
   const int64_t step = x->move * conv->in_channels;

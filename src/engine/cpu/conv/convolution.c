@@ -142,9 +142,11 @@ static void scatter_results(const conv_params *self, const ls_conv_phase *phase,
         (ls_conv_output_at(phase, &line) * num_channels + group * channels) *
             size;
     if (!half) ls_conv_copy_rows(target, pitch, from, row, row, line.count);
-    for (int64_t i = 0; half && i < line.count; ++i)
+    const bool dense = pitch == channels * size;
+    const int64_t rows = dense ? 1 : line.count;
+    for (int64_t i = 0; half && i < rows; ++i)
       ls_conv_narrow(&self->types, target + i * pitch, from + i * row,
-                     channels);
+                     dense ? line.count * channels : channels);
     from += line.count * row;
     m += line.count;
   }
@@ -190,14 +192,19 @@ static void begin_phase(const conv_params *self, conv_state *s, int64_t phase,
                          (size_t)(group * self->conv.out_channels) * size;
 }
 
+// Returns the first element of the group's input.
+static const char *group_input(const conv_params *self, const conv_state *s) {
+  return (const char *)s->call->in[0] +
+         (size_t)(s->group * self->conv.in_channels) * self->types.size;
+}
+
 // Returns the panel of the pixels [m0, m1).
 static const void *panel_of(const conv_params *self, const conv_state *s,
                             int64_t m0, int64_t m1) {
   char *scratch = s->call->scratch;
   const int64_t columns = s->phase.taps * self->conv.in_channels;
   const size_t size = self->types.size;
-  const char *in = (const char *)s->call->in[0] +
-                   (size_t)(s->group * self->conv.in_channels) * size;
+  const char *in = group_input(self, s);
   if (self->plain)
     return in + (size_t)(m0 * columns * self->conv.groups) * size;
   const bool half = self->types.half != LS_DTYPE_NONE;
@@ -275,9 +282,9 @@ static void run_view(const conv_params *self, const conv_state *s,
   ls_cpu_product product = {0};
   ls_conv_view view = {0};
   if (s->phase.taps > 0) {
-    view =
-        ls_conv_view_band(&s->phase, &self->types, s->call->in[0], image, begin,
-                          end, false, (char *)s->call->scratch + self->panel);
+    view = ls_conv_view_band(&s->phase, &self->types, group_input(self, s),
+                             image, begin, end, false,
+                             (char *)s->call->scratch + self->panel);
     product = (ls_cpu_product){.a = view.start,
                                .lda = view.pixel,
                                .m_line = view.line,
@@ -324,13 +331,14 @@ static void place_band_scratch(ls_kernel_plan *plan, conv_params *self) {
   self->panel = ls_conv_place(&end, is_view       ? self->views.bytes
                                     : self->plain ? 0
                                                   : band * columns * wide);
-  self->half_panel =
-      ls_conv_place(&end, half ? band * columns * self->types.size : 0);
+  self->half_panel = ls_conv_place(
+      &end, half && !is_view ? band * columns * self->types.size : 0);
   self->result = ls_conv_place(&end, self->scatters ? band * out * wide : 0);
   self->bias = ls_conv_place(
       &end, half && self->has_bias ? out * (size_t)conv->groups * wide : 0);
   self->product = ls_conv_place(&end, self->types.product_scratch(&largest));
   if (self->swaps_channels && is_view && self->phases == 1 &&
+      conv->groups == 1 && !half &&
       self->types.product == plan->kernels->product_f32)
     ls_conv_zeros_plan(&self->zeros, plan->kernels->zeros, conv, &self->types,
                        &self->views, &end);

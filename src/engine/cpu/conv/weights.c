@@ -302,7 +302,7 @@ ls_status kernel_conv_grad_weights(ls_kernel_plan *plan) {
                                            : conv->in_channels);
   const size_t out = (size_t)conv->out_channels;
   const bool is_view =
-      self->dense && !self->plain &&
+      self->dense && !self->plain && conv->groups == 1 && !half &&
       ls_conv_cut_bands(conv, &self->types, CHAIN, &self->views);
   const bool by_parts = is_view && cut_parts(self);
   // The product of a view has all rows, whichever of them a unit computes.
