@@ -89,10 +89,6 @@ typedef void ls_cpu_rows_fn(float *dst, const float *src, size_t rows,
 // any number; of equal numbers, and of NaNs, the first one counts. Tap numbers
 // are floats too.
 typedef struct ls_cpu_windows {
-  // Sets best[i] = x[i] where that is larger.
-  void (*max)(void *best, const void *x, int64_t n);
-  // Takes the largest of four rows, compared in this order.
-  void (*max_of_four)(void *dst, const void *const *x, int64_t n);
   // Sets best[i] = x[i] and at[i] = tap where x[i] is larger.
   void (*compare)(void *best, void *at, const void *x, int64_t tap, int64_t n);
   // Adds dx[i] += at[i] == tap ? dy[i] : 0.
@@ -118,7 +114,8 @@ typedef struct ls_cpu_taps {
   double scale;      // Multiplies the sums, unless 0.
   const void *bias;  // A row, or NULL.
   bool relu;
-  bool fused;  // Products are not rounded before they are added.
+  bool fused;          // Products are not rounded before they are added.
+  bool takes_largest;  // Takes the largest x, from minus infinity, for a sum.
 } ls_cpu_taps;
 
 // Sums of products with one weight for each channel.

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Convolutions whose groups have few output channels, their input's gradient,
-// and sums and means of windows with their gradient.
+// sums and means of windows with their gradient, and maxima of windows.
 #include "engine/cpu/conv/taps.h"
 
 // Multiply-adds of a block, and most input channels of a group.
 enum { BLOCK_WORK = 1 << 17, MOST_IN = 64 };
 // Most taps of a window.
-enum { MOST_TAPS = 1 << 20 };
+enum { MOST_TAPS = 1 << 24 };
 
 // ---- Outputs ---------------------------------------------------------------
 // Stores pixels that are side by side in scratch, `step` bytes apart.
@@ -42,6 +42,7 @@ static void sum_line(const ls_tap_work *w, const ls_conv_line *line) {
   const bool joins = self->windows != NULL && taps.step == (size_t)n;
   const bool direct = !half && (!joins || step == (size_t)n * self->types.size);
   taps.pitch = (size_t)(direct ? period * channels : n);
+  taps.takes_largest = self->windows != NULL && self->windows->takes_largest;
   taps.relu = self->activation == LS_CPU_ACTIVATION_RELU;
   if (self->has_bias) {
     taps.bias = (const char *)w->call->in[2] + (size_t)w->c0 * self->types.size;
@@ -210,8 +211,10 @@ static bool all_inside(const ls_conv *windows) {
   return inside;
 }
 
-ls_status ls_conv_window_sums(ls_kernel_plan *plan, bool is_mean,
-                              bool gradient) {
+ls_status ls_conv_window_sums(ls_kernel_plan *plan, bool gradient) {
+  const char *reduce =
+      ls_node_attr(plan->node, LS_ATTR_ID_WINDOW_REDUCE)->as.string;
+  const bool is_mean = strcmp(reduce, "mean") == 0;
   ls_conv_types types;
   LS_RETURN_IF_ERROR(ls_conv_types_of(plan, 0, &types));
   const ls_shape x = (gradient ? plan->out : plan->in)[0].shape;
@@ -232,6 +235,7 @@ ls_status ls_conv_window_sums(ls_kernel_plan *plan, bool is_mean,
       ls_node_int(plan->node, LS_ATTR_ID_COUNT_PADDING) != 0 ||
       all_inside(counted);
   windows->divides = is_mean && !gradient;
+  windows->takes_largest = strcmp(reduce, "max") == 0;
   windows->weight = 1;
   self->windows = windows;
   if (is_mean && gradient && windows->counts_padding)

@@ -58,17 +58,17 @@ ls_status ls_conv_depthwise(ls_kernel_plan *plan, const ls_conv *conv,
                             ls_cpu_activation activation);
 ls_status ls_conv_depthwise_weights(ls_kernel_plan *plan, const ls_conv *conv,
                                     const ls_conv_types *types);
-// Plans sums or means of the windows of floats that the plan's node describes,
-// or their gradient.
-ls_status ls_conv_window_sums(ls_kernel_plan *plan, bool is_mean,
-                              bool gradient);
+// Plans sums, means or maxima of the windows of floats that the plan's node
+// describes, or the gradient of sums or means.
+ls_status ls_conv_window_sums(ls_kernel_plan *plan, bool gradient);
 
 // ---- Bands -----------------------------------------------------------------
 // Views in place of panels. If the taps of a line are adjacent in the input,
 // the panel of a band of output lines is a view of the input's lines with each
 // value stored once, which ls_cpu_product reads. Where taps reach the padding
 // the lines are first copied with zeros around them, which costs a small part
-// of making a panel.
+// of making a panel; so are the channels of one of several groups, and 16-bit
+// floats, which are widened.
 
 // The division of each image's output lines into bands. Zero-initialized:
 // panels are used.
@@ -96,7 +96,7 @@ typedef struct ls_conv_view {
 } ls_conv_view;
 
 // Returns the view of output lines [begin, end) of an image of a phase. `in` is
-// the input's first element. `copies`: always copies the lines, side by side.
+// the group's first element. `copies`: always copies the lines, side by side.
 ls_conv_view ls_conv_view_band(const ls_conv_phase *phase,
                                const ls_conv_types *types, const void *in,
                                int64_t image, int64_t begin, int64_t end,

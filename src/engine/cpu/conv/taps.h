@@ -2,7 +2,8 @@
 //
 // Sums over taps with the output channels of all groups side by side:
 // convolutions whose groups have few output channels, both of their gradients,
-// and sums and means of windows, which are convolutions by a constant.
+// sums and means of windows, which are convolutions by a constant, and their
+// maxima.
 //
 // A tap of a group with several input channels counts as one tap for each. The
 // lines of the input are copied with each value repeated for the outputs that
@@ -24,6 +25,7 @@ enum { COPIED = 128 };
 // Windows, which have a constant in place of weights.
 typedef struct ls_tap_windows {
   ls_conv counted;      // The geometry of the forward op.
+  bool takes_largest;   // For a sum.
   bool divides;         // Sums are divided by the number of elements,
   bool counts_padding;  // those in the padding included.
   double weight;

@@ -1,17 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The larger of two vectors, where a NaN is larger than any number, and which
-// of them it was.
+// Which of vectors is the largest, where a NaN is larger than any number.
 
 #ifndef LS_ENGINE_CPU_ISA_POOL_H_
 #define LS_ENGINE_CPU_ISA_POOL_H_
 
 #include "engine/cpu/isa/vec.h"
-
-// Returns `new` where it is larger or a NaN, otherwise `old`.
-LS_INLINE vf max_or_nan(vf old, vf new) {
-  return vf_select(vf_is_nan(new), new, vf_max(new, old));
-}
 
 // Returns a where `new` is larger than `old`, or the first NaN of the two; else
 // b.

@@ -136,6 +136,39 @@ UNARY(neg, NEG_BITS, F16, uint16_t, )
 UNARY(abs, ABS_BITS, F16, uint16_t, )
 UNARY(relu, RELU_BITS, F16, uint16_t, )
 
+#if VF_CONVERTS_F16
+// Arithmetic in f32, rounded once. A scalar is repeated in a vector's memory,
+// where the last elements, fewer than a vector, are copied, too.
+#define F16_TWO(name, two)                                                     \
+  static void name##_F16(const ls_elementwise *self, void *out,                \
+                         const void *const *in, int64_t count) {               \
+    const uint16_t *a = in[0], *b = in[1];                                     \
+    const bool as = self->scalars != 1, bs = self->scalars != 2;               \
+    uint16_t *o = out, x[VF_LANES], y[VF_LANES];                               \
+    int64_t i = 0;                                                             \
+    for (; i < VF_LANES; ++i) {                                                \
+      x[i] = a[0];                                                             \
+      y[i] = b[0];                                                             \
+    }                                                                          \
+    for (i = 0; i + VF_LANES <= count; i += VF_LANES)                          \
+      vf_store_f16(o + i, two(vf_load_f16(as ? a + i : x),                     \
+                              vf_load_f16(bs ? b + i : y)));                   \
+    const size_t rest = (size_t)(count - i) * sizeof(*o);                      \
+    if (as) memcpy(x, a + i, rest);                                            \
+    if (bs) memcpy(y, b + i, rest);                                            \
+    vf_store_f16(x, two(vf_load_f16(x), vf_load_f16(y)));                      \
+    memcpy(o + i, x, rest);                                                    \
+  }
+LS_INLINE vf max_vectors(vf x, vf y) { return vf_nan_or(x, vf_max(x, y)); }
+LS_INLINE vf min_vectors(vf x, vf y) { return vf_nan_or(x, vf_min(x, y)); }
+F16_TWO(add, vf_add)
+F16_TWO(sub, vf_sub)
+F16_TWO(mul, vf_mul)
+F16_TWO(div, vf_div)
+F16_TWO(maximum, max_vectors)
+F16_TWO(minimum, min_vectors)
+#endif
+
 // ---- All -------------------------------------------------------------------
 #define ENTRIES(D)                                                             \
   {                                                                            \
@@ -153,6 +186,16 @@ const ls_cpu_spans LS_ISA_NAME(ls_cpu_spans) = {
     .f32 = ENTRIES(F32),
     .f64 = ENTRIES(F64),
     .bf16 = ENTRIES(BF16),
-    .f16 =
-        {[LS_OP_NEG] = neg_F16, [LS_OP_ABS] = abs_F16, [LS_OP_RELU] = relu_F16},
+    .f16 = {[LS_OP_NEG] = neg_F16,
+            [LS_OP_ABS] = abs_F16,
+            [LS_OP_RELU] = relu_F16,
+#if VF_CONVERTS_F16
+            [LS_OP_ADD] = add_F16,
+            [LS_OP_SUB] = sub_F16,
+            [LS_OP_MUL] = mul_F16,
+            [LS_OP_DIV] = div_F16,
+            [LS_OP_MAXIMUM] = maximum_F16,
+            [LS_OP_MINIMUM] = minimum_F16
+#endif
+    },
 };

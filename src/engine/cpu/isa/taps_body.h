@@ -30,25 +30,33 @@ LS_INLINE void store_part(ELEM *p, bool partial, size_t lanes, VEC v) {
     V(store)(p, v);
 }
 
-LS_INLINE VEC multiply_add(VEC x, VEC w, VEC sum, bool fused) {
-  return fused ? V(fma)(x, w, sum) : V(add)(sum, V(mul)(x, w));
+// Ways to combine the values under taps: a product is rounded before it is
+// added, or not, or the largest value is taken, where NaN is larger than any
+// number.
+enum { ROUND, FUSE, TAKE_LARGEST };
+
+LS_INLINE VEC combine(VEC x, VEC w, VEC sum, int how) {
+  if (how == TAKE_LARGEST) return V(nan_or)(x, V(max)(x, sum));
+  return how == FUSE ? V(fma)(x, w, sum) : V(add)(sum, V(mul)(x, w));
 }
 
 // Sums of `pixels` pixels for the channels from c on.
 LS_EXPAND void sum_pixels(const ls_cpu_taps *t, size_t pixel, size_t c,
                           size_t lanes, const size_t pixels, const bool partial,
-                          const bool fused) {
+                          const int how) {
   VEC sum[MOST_PIXELS];
   LS_UNROLL
   for (size_t i = 0; i < pixels; ++i)
-    sum[i] = V(zero)();
+    sum[i] = how == TAKE_LARGEST ? V(set1)(-(ELEM)__builtin_inf()) : V(zero)();
   for (size_t k = 0; k < t->count; ++k) {
     const ELEM *x = (const ELEM *)t->x[k] + pixel * t->step + c;
-    const VEC w = load_part((const ELEM *)t->w[k] + c, partial, lanes);
+    const VEC w = how == TAKE_LARGEST
+                      ? V(zero)()
+                      : load_part((const ELEM *)t->w[k] + c, partial, lanes);
     LS_UNROLL
     for (size_t i = 0; i < pixels; ++i)
-      sum[i] = multiply_add(load_part(x + i * t->step, partial, lanes), w,
-                            sum[i], fused);
+      sum[i] =
+          combine(load_part(x + i * t->step, partial, lanes), w, sum[i], how);
   }
   ELEM *y = (ELEM *)t->y + pixel * t->pitch + c;
   LS_UNROLL
@@ -63,19 +71,18 @@ LS_EXPAND void sum_pixels(const ls_cpu_taps *t, size_t pixel, size_t c,
 }
 
 LS_EXPAND void sum_line(const ls_cpu_taps *t, size_t c, size_t lanes,
-                        const bool partial, const bool fused) {
+                        const bool partial, const int how) {
   size_t i = 0;
 #define SUM(number)                                                            \
   for (; i + number <= t->pixels; i += number)                                 \
-    sum_pixels(t, i, c, lanes, number, partial, fused);
+    sum_pixels(t, i, c, lanes, number, partial, how);
   EACH_PIXELS(SUM)
 #undef SUM
 }
 
 // Adds to the sums of `taps` taps for the channels from c on.
 LS_EXPAND void add_taps(const ls_cpu_taps *t, size_t k, size_t c, size_t lanes,
-                        const size_t taps, const bool partial,
-                        const bool fused) {
+                        const size_t taps, const bool partial, const int how) {
   const ELEM *x[MOST_TAPS], *y = (const ELEM *)t->y + c;
   VEC sum[MOST_TAPS];
   LS_UNROLL
@@ -87,8 +94,8 @@ LS_EXPAND void add_taps(const ls_cpu_taps *t, size_t k, size_t c, size_t lanes,
     const VEC dy = load_part(y + p * t->pitch, partial, lanes);
     LS_UNROLL
     for (size_t i = 0; i < taps; ++i)
-      sum[i] = multiply_add(load_part(x[i] + p * t->step, partial, lanes), dy,
-                            sum[i], fused);
+      sum[i] = combine(load_part(x[i] + p * t->step, partial, lanes), dy,
+                       sum[i], how);
   }
   LS_UNROLL
   for (size_t i = 0; i < taps; ++i)
@@ -96,32 +103,40 @@ LS_EXPAND void add_taps(const ls_cpu_taps *t, size_t k, size_t c, size_t lanes,
 }
 
 LS_EXPAND void add_line(const ls_cpu_taps *t, size_t c, size_t lanes,
-                        const bool partial, const bool fused) {
+                        const bool partial, const int how) {
   size_t k = 0;
 #define ADD(number)                                                            \
   for (; k + number <= t->count; k += number)                                  \
-    add_taps(t, k, c, lanes, number, partial, fused);
+    add_taps(t, k, c, lanes, number, partial, how);
   EACH_TAPS(ADD)
 #undef ADD
 }
 
 #define EACH_VECTOR(name, line)                                                \
-  static void name(const ls_cpu_taps *t) {                                     \
+  LS_EXPAND void name(const ls_cpu_taps *t, const int how) {                   \
     size_t c = 0;                                                              \
-    for (; c + LANES <= t->channels; c += LANES) {                             \
-      if (t->fused)                                                            \
-        line(t, c, LANES, false, true);                                        \
-      else                                                                     \
-        line(t, c, LANES, false, false);                                       \
-    }                                                                          \
-    if (c == t->channels) return;                                              \
-    if (t->fused)                                                              \
-      line(t, c, t->channels - c, true, true);                                 \
-    else                                                                       \
-      line(t, c, t->channels - c, true, false);                                \
+    for (; c + LANES <= t->channels; c += LANES)                               \
+      line(t, c, LANES, false, how);                                           \
+    if (c < t->channels) line(t, c, t->channels - c, true, how);               \
   }
-EACH_VECTOR(multiply, sum_line)
-EACH_VECTOR(add, add_line)
+EACH_VECTOR(sum_channels, sum_line)
+EACH_VECTOR(add_channels, add_line)
+
+static void multiply_all(const ls_cpu_taps *t) {
+  if (t->takes_largest)
+    sum_channels(t, TAKE_LARGEST);
+  else if (t->fused)
+    sum_channels(t, FUSE);
+  else
+    sum_channels(t, ROUND);
+}
+
+static void add_all(const ls_cpu_taps *t) {
+  if (t->fused)
+    add_channels(t, FUSE);
+  else
+    add_channels(t, ROUND);
+}
 
 // Whole vectors overlap: each is followed by the next group's.
 static void spread(void *target, const void *source, size_t groups, size_t in,
@@ -138,4 +153,4 @@ static void spread(void *target, const void *source, size_t groups, size_t in,
 }
 
 const ls_cpu_tap_sums TAP_SUMS = {
-    .multiply = multiply, .add = add, .spread = spread};
+    .multiply = multiply_all, .add = add_all, .spread = spread};

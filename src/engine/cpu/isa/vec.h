@@ -10,6 +10,8 @@
 //   vf_sum adds lane i + w to lane i for w = 8, 4, 2, 1, vf_max_lane and vd_sum
 //   likewise;
 //   load_n and store_n touch only the first n lanes, load_n zeroes the rest;
+//   vf_load_f16 and vf_store_f16, where VF_CONVERTS_F16 is 1, widen f16 and
+//   round to it, to nearest even;
 //   vf_above(a, b): a is larger than b, a NaN larger than any number;
 //   stream stores on a whole vector's border, past the caches where VF_STREAMS
 //   is 1; other threads may read it after stream_end;
@@ -156,6 +158,9 @@ LS_INLINE const float *vf_fixed(const float *p) {
   __asm__("" : "+r"(p));
   return p;
 }
+
+// Returns a where it is a NaN, else b.
+LS_INLINE vf vf_nan_or(vf a, vf b) { return vf_select(vf_is_nan(a), a, b); }
 
 // Returns v where `by` is above 0, else 0.
 LS_INLINE vf vf_where_positive(vf v, vf by) {

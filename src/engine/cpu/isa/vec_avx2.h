@@ -19,6 +19,7 @@ typedef struct {
 } vd;
 
 #define VF_STREAMS 1
+#define VF_CONVERTS_F16 1
 
 // Sets all bits in the first n lanes.
 LS_INLINE vi vf_first(size_t n) {
@@ -197,6 +198,18 @@ LS_INLINE float vf_max_lane(vf a) {
   return _mm_cvtss_f32(_mm_max_ss(s2, _mm_movehdup_ps(s2)));
 }
 
+LS_INLINE vf vf_load_f16(const uint16_t *p) {
+  const __m128i *from = (const __m128i *)(const void *)p;
+  return (vf){_mm256_cvtph_ps(_mm_loadu_si128(from)),
+              _mm256_cvtph_ps(_mm_loadu_si128(from + 1))};
+}
+LS_INLINE void vf_store_f16(uint16_t *p, vf v) {
+  __m128i *target = (__m128i *)(void *)p;
+  _mm_storeu_si128(target, _mm256_cvtps_ph(v.lo, _MM_FROUND_TO_NEAREST_INT));
+  _mm_storeu_si128(target + 1,
+                   _mm256_cvtps_ph(v.hi, _MM_FROUND_TO_NEAREST_INT));
+}
+
 LS_INLINE vi vd_first(size_t n) {
   const __m256i count = _mm256_set1_epi64x((long long)n);
   const __m256i low = _mm256_setr_epi64x(0, 1, 2, 3);
@@ -236,6 +249,12 @@ LS_INLINE vd vd_mul(vd a, vd b) {
 }
 LS_INLINE vd vd_max(vd a, vd b) {
   return (vd){_mm256_max_pd(a.lo, b.lo), _mm256_max_pd(a.hi, b.hi)};
+}
+// a where it is a NaN, else b.
+LS_INLINE vd vd_nan_or(vd a, vd b) {
+  return (vd){
+      _mm256_blendv_pd(b.lo, a.lo, _mm256_cmp_pd(a.lo, a.lo, _CMP_UNORD_Q)),
+      _mm256_blendv_pd(b.hi, a.hi, _mm256_cmp_pd(a.hi, a.hi, _CMP_UNORD_Q))};
 }
 LS_INLINE vd vd_fma(vd a, vd b, vd c) {
   return (vd){_mm256_fmadd_pd(a.lo, b.lo, c.lo),

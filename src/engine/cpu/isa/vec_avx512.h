@@ -13,6 +13,7 @@ typedef __mmask16 vm;
 typedef __m512d vd;
 
 #define VF_STREAMS 1
+#define VF_CONVERTS_F16 1
 
 LS_INLINE __mmask16 vf_first(size_t n) {
   return (__mmask16)_bzhi_u32(0xffffu, (unsigned)n);
@@ -127,6 +128,14 @@ LS_INLINE float vf_max_lane(vf a) {
   return _mm_cvtss_f32(_mm_max_ss(s2, _mm_movehdup_ps(s2)));
 }
 
+LS_INLINE vf vf_load_f16(const uint16_t *p) {
+  return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
+}
+LS_INLINE void vf_store_f16(uint16_t *p, vf v) {
+  _mm256_storeu_si256((__m256i *)(void *)p,
+                      _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+}
+
 LS_INLINE __mmask8 vd_first(size_t n) {
   return (__mmask8)_bzhi_u32(0xffu, (unsigned)n);
 }
@@ -144,6 +153,10 @@ LS_INLINE vd vd_add(vd a, vd b) { return _mm512_add_pd(a, b); }
 LS_INLINE vd vd_sub(vd a, vd b) { return _mm512_sub_pd(a, b); }
 LS_INLINE vd vd_mul(vd a, vd b) { return _mm512_mul_pd(a, b); }
 LS_INLINE vd vd_max(vd a, vd b) { return _mm512_max_pd(a, b); }
+// a where it is a NaN, else b.
+LS_INLINE vd vd_nan_or(vd a, vd b) {
+  return _mm512_mask_blend_pd(_mm512_cmp_pd_mask(a, a, _CMP_UNORD_Q), b, a);
+}
 LS_INLINE vd vd_fma(vd a, vd b, vd c) { return _mm512_fmadd_pd(a, b, c); }
 // v where `by` is above 0, else 0.
 LS_INLINE vd vd_where_positive(vd v, vd by) {

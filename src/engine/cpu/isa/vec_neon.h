@@ -21,6 +21,7 @@ typedef struct {
 } vd;
 
 #define VF_STREAMS 0
+#define VF_CONVERTS_F16 0
 
 // Defines a function whose register q is `expression`.
 #define LS_PARTS(type, name, parameters, expression)                           \
@@ -154,6 +155,9 @@ LS_PARTS(vd, vd_sub, (vd a, vd b), vsubq_f64(a.at[q], b.at[q]))
 LS_PARTS(vd, vd_mul, (vd a, vd b), vmulq_f64(a.at[q], b.at[q]))
 LS_PARTS(vd, vd_max, (vd a, vd b),
          vbslq_f64(vcgtq_f64(a.at[q], b.at[q]), a.at[q], b.at[q]))
+// a where it is a NaN, else b.
+LS_PARTS(vd, vd_nan_or, (vd a, vd b),
+         vbslq_f64(vceqq_f64(a.at[q], a.at[q]), b.at[q], a.at[q]))
 LS_PARTS(vd, vd_fma, (vd a, vd b, vd c), vfmaq_f64(c.at[q], a.at[q], b.at[q]))
 // v where `by` is above 0, else 0.
 LS_PARTS(vd, vd_where_positive, (vd v, vd by),

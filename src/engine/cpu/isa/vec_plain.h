@@ -26,6 +26,7 @@ typedef struct {
 } vd;
 
 #define VF_STREAMS 0
+#define VF_CONVERTS_F16 0
 
 #define LS_PLAIN static __attribute__((noinline, unused))
 
@@ -146,6 +147,8 @@ LS_VD(vd_add, (vd a, vd b), a.at[i] + b.at[i])
 LS_VD(vd_sub, (vd a, vd b), a.at[i] - b.at[i])
 LS_VD(vd_mul, (vd a, vd b), a.at[i] * b.at[i])
 LS_VD(vd_max, (vd a, vd b), a.at[i] > b.at[i] ? a.at[i] : b.at[i])
+// a where it is a NaN, else b.
+LS_VD(vd_nan_or, (vd a, vd b), a.at[i] != a.at[i] ? a.at[i] : b.at[i])
 LS_VD(vd_fma, (vd a, vd b, vd c), fma(a.at[i], b.at[i], c.at[i]))
 // v where `by` is above 0, else 0.
 LS_VD(vd_where_positive, (vd v, vd by), by.at[i] > 0.0 ? v.at[i] : 0.0)

@@ -20,30 +20,6 @@
 #define PART_LOAD(p) vf_load_n(p, left)
 #define PART_STORE(p, v) vf_store_n(p, left, v)
 
-static void take_max(void *best, const void *in, int64_t count) {
-  float *dst = best;
-  const float *x = in;
-  const size_t n = (size_t)count;
-  size_t left = 0;
-#define BODY(i, LOAD, STORE)                                                   \
-  STORE(dst + i, max_or_nan(LOAD(dst + i), LOAD(x + i)))
-  LS_ROW(n, BODY);
-#undef BODY
-}
-
-static void max_of_four(void *out, const void *const *in, int64_t count) {
-  float *dst = out;
-  const float *a = in[0], *b = in[1], *c = in[2], *d = in[3];
-  const size_t n = (size_t)count;
-  size_t left = 0;
-#define BODY(i, LOAD, STORE)                                                   \
-  STORE(dst + i, max_or_nan(max_or_nan(max_or_nan(LOAD(a + i), LOAD(b + i)),   \
-                                       LOAD(c + i)),                           \
-                            LOAD(d + i)))
-  LS_ROW(n, BODY);
-#undef BODY
-}
-
 static void compare_row(void *best, void *at, const void *in, int64_t tap,
                         int64_t count) {
   float *max = best, *where = at;
@@ -109,8 +85,6 @@ static void place_of_four(float *max, uint8_t *place, const float *const *in,
 }
 
 const ls_cpu_windows LS_ISA_NAME(ls_cpu_windows) = {
-    .max = take_max,
-    .max_of_four = max_of_four,
     .compare = compare_row,
     .give = give_row,
     .give_four = give_four,
