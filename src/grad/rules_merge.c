@@ -378,16 +378,23 @@ ls_status gradient_meeting(ls_gradient *g) {
 }
 
 // ---- Collectives -----------------------------------------------------------
+// Finds out if a collective computes the mean; refuses other than sum and mean.
+static ls_status read_mean(const ls_gradient *g, const char *name,
+                           bool *out_is_mean) {
+  const char *reduce = ls_node_attr(g->node, LS_ATTR_ID_REDUCE)->as.string;
+  *out_is_mean = strcmp(reduce, "mean") == 0;
+  if (*out_is_mean || strcmp(reduce, "sum") == 0) return ls_ok();
+  return ls_not_found(
+      "op '%s' (%s by %s) has no gradient: only sum and mean have one; wrap "
+      "its operand in ls_stop_gradient to stop the gradient",
+      ls_op_name(g->op), name, reduce);
+}
+
 // A replica's value contributes to the sum on every replica, so its gradient is
 // the sum of all replicas' gradients.
 ls_status gradient_all_reduce(ls_gradient *g) {
-  const char *reduce = ls_node_attr(g->node, LS_ATTR_ID_REDUCE)->as.string;
-  const bool is_mean = strcmp(reduce, "mean") == 0;
-  if (!is_mean && strcmp(reduce, "sum") != 0)
-    return ls_not_found(
-        "op '%s' (all_reduce by %s) has no gradient: only sum and mean have "
-        "one; wrap its operand in ls_stop_gradient to stop the gradient",
-        ls_op_name(g->op), reduce);
+  bool is_mean = false;
+  LS_RETURN_IF_ERROR(read_mean(g, "all_reduce", &is_mean));
   const ls_reduce_op op = is_mean ? LS_REDUCE_MEAN : LS_REDUCE_SUM;
   own_groups own;
   const ls_replica_groups *groups = groups_of(g, &own);
@@ -448,13 +455,8 @@ ls_status gradient_all_gather(ls_gradient *g) {
 // All replicas contribute to each part of the sum, so that each replica gathers
 // the gradients of all parts.
 ls_status gradient_reduce_scatter(ls_gradient *g) {
-  const char *reduce = ls_node_attr(g->node, LS_ATTR_ID_REDUCE)->as.string;
-  const bool is_mean = strcmp(reduce, "mean") == 0;
-  if (!is_mean && strcmp(reduce, "sum") != 0)
-    return ls_not_found(
-        "op '%s' (reduce_scatter by %s) has no gradient: only sum and mean "
-        "have one; wrap its operand in ls_stop_gradient to stop the gradient",
-        ls_op_name(g->op), reduce);
+  bool is_mean = false;
+  LS_RETURN_IF_ERROR(read_mean(g, "reduce_scatter", &is_mean));
   own_groups own;
   const ls_attr *size = ls_node_attr(g->node, LS_ATTR_ID_GROUP_SIZE);
   const int64_t all = ls_node_int(g->node, LS_ATTR_ID_REPLICAS);

@@ -52,33 +52,29 @@ ls_tensor ls_flow_read(ls_variable *variable) {
 }
 
 // ---- Ops -------------------------------------------------------------------
-ls_status ls_flow_admit(ls_op_spec *spec, ls_arena *memory) {
+// Asks each flow from the innermost on to admit an op that is described, or
+// without a description to mark one that was made.
+static ls_status ask_flows(ls_op_spec *spec, ls_arena *memory, ls_op op) {
   ls_scope_state *scoped = &ls_context_current()->scoped;
   const ls_flow_entry *const innermost = scoped->flow, *at = innermost;
   ls_status status = ls_ok();
   while (ls_status_is_ok(status) && (at = find_here(at)) != NULL) {
+    const ls_flow_type *type = at->flow->type;
     scoped->flow = at;
-    if (at->flow->type->admit != NULL)
-      status = at->flow->type->admit(at->flow, spec, memory);
+    if (spec != NULL && type->admit != NULL)
+      status = type->admit(at->flow, spec, memory);
+    if (spec == NULL && type->mark != NULL) status = type->mark(at->flow, op);
     at = at->outer;
   }
   scoped->flow = innermost;
   return status;
 }
 
-ls_status ls_flow_mark(ls_op op) {
-  ls_scope_state *scoped = &ls_context_current()->scoped;
-  const ls_flow_entry *const innermost = scoped->flow, *at = innermost;
-  ls_status status = ls_ok();
-  while (ls_status_is_ok(status) && (at = find_here(at)) != NULL) {
-    scoped->flow = at;
-    if (at->flow->type->mark != NULL)
-      status = at->flow->type->mark(at->flow, op);
-    at = at->outer;
-  }
-  scoped->flow = innermost;
-  return status;
+ls_status ls_flow_admit(ls_op_spec *spec, ls_arena *memory) {
+  return ask_flows(spec, memory, (ls_op){0});
 }
+
+ls_status ls_flow_mark(ls_op op) { return ask_flows(NULL, NULL, op); }
 
 // ---- Gradients -------------------------------------------------------------
 // Calls enter_gradient of the innermost flow that has this function.

@@ -145,25 +145,26 @@ static ls_attr sizes_of(ls_shape shape, ls_size sizes[LS_MAX_RANK]) {
   return LS_OWN_SZ(SIZES, sizes, (size_t)shape.rank);
 }
 
-ls_status ls_lower_broadcast(ls_lower_scope *scope, uint64_t ref,
-                             ls_shape shape, const ls_node *origin,
-                             uint64_t *out_ref) {
+// Gives a value this shape by an op with sizes, unless it has it.
+static ls_status give_shape(ls_lower_scope *scope, uint16_t type, uint64_t ref,
+                            ls_shape shape, const ls_node *origin,
+                            uint64_t *out_ref) {
   *out_ref = ref;
   if (ls_shape_equal(ls_lowered_type(scope, ref).shape, shape)) return ls_ok();
   ls_size sizes[LS_MAX_RANK];
   const ls_attr attr = sizes_of(shape, sizes);
-  return ls_lower_make(scope, LS_OP_BROADCAST, &ref, 1, &attr, 1, origin,
-                       out_ref);
+  return ls_lower_make(scope, type, &ref, 1, &attr, 1, origin, out_ref);
+}
+
+ls_status ls_lower_broadcast(ls_lower_scope *scope, uint64_t ref,
+                             ls_shape shape, const ls_node *origin,
+                             uint64_t *out_ref) {
+  return give_shape(scope, LS_OP_BROADCAST, ref, shape, origin, out_ref);
 }
 
 ls_status ls_lower_reshape(ls_lower_scope *scope, uint64_t ref, ls_shape shape,
                            const ls_node *origin, uint64_t *out_ref) {
-  *out_ref = ref;
-  if (ls_shape_equal(ls_lowered_type(scope, ref).shape, shape)) return ls_ok();
-  ls_size sizes[LS_MAX_RANK];
-  const ls_attr attr = sizes_of(shape, sizes);
-  return ls_lower_make(scope, LS_OP_RESHAPE, &ref, 1, &attr, 1, origin,
-                       out_ref);
+  return give_shape(scope, LS_OP_RESHAPE, ref, shape, origin, out_ref);
 }
 
 // ---- Copied ----------------------------------------------------------------

@@ -106,12 +106,14 @@ static ls_status join_control(const ls_rounds *call, ls_op **out_ops,
   return ls_ok();
 }
 
-static ls_status regroup_merge_args(const ls_rounds *call, ls_nest *out_args) {
+// Regroups the replicas' results, or the arguments of their merge call.
+static ls_status regroup_tasks(const ls_rounds *call, bool by_result,
+                               ls_nest *out_values) {
   LS_OWN_ARRAY_OR_RETURN(call->strategy->allocator, ls_nest, values,
                          call->count);
   for (size_t r = 0; r < call->count; ++r)
-    values[r] = call->tasks[r].merge_args;
-  return ls_regroup(values, call->count, NULL, out_args);
+    values[r] = by_result ? call->tasks[r].result : call->tasks[r].merge_args;
+  return ls_regroup(values, call->count, NULL, out_values);
 }
 
 static ls_status call_merge(const ls_rounds *call, ls_nest args,
@@ -161,7 +163,7 @@ static ls_status merge_once(ls_rounds *call) {
   LS_OWN(ls_nest, result) = ls_none();
   const ls_graph *graph = call->tasks[0].graph;
   call->merge_first = call->merge_end = graph->next_id;
-  LS_RETURN_IF_ERROR(regroup_merge_args(call, &args));
+  LS_RETURN_IF_ERROR(regroup_tasks(call, false, &args));
   const ls_status status = call_merge(call, args, &result);
   call->merge_end = graph->next_id;
   LS_RETURN_IF_ERROR(status);
@@ -174,14 +176,6 @@ static ls_status merge(ls_rounds *call) {
 }
 
 // ---- All replicas ----------------------------------------------------------
-static ls_status gather_results(const ls_rounds *call, ls_nest *out_results) {
-  LS_OWN_ARRAY_OR_RETURN(call->strategy->allocator, ls_nest, values,
-                         call->count);
-  for (size_t r = 0; r < call->count; ++r)
-    values[r] = call->tasks[r].result;
-  return ls_regroup(values, call->count, NULL, out_results);
-}
-
 // Selects the arguments of all replicas before a callback runs.
 static ls_status select_args(ls_strategy *strategy, replica_call *call) {
   const size_t count = (size_t)strategy->num_replicas;
@@ -207,7 +201,7 @@ static ls_status run_call(ls_strategy *strategy, replica_call *call,
   if (call->graph->kind == LS_GRAPH_EAGER && strategy->number != 0)
     LS_RETURN_IF_ERROR(ls_ranks_meet_eager(
         call->graph, first_id, strategy->number, strategy->num_replicas));
-  return gather_results(&rounds, results);
+  return regroup_tasks(&rounds, true, results);
 }
 
 ls_status ls_replicas_call(ls_strategy *strategy, ls_callback callback,
