@@ -284,6 +284,8 @@ bool cli_is_model_file(const char *text);
 // Returns false if there is none, which is reported.
 bool cli_run_model(const char *command, const char *run_folder,
                    const char *kept, const char *named, const char **out_model);
+// Quotes a text as one word for a shell; it may be in `buffer`.
+const char *cli_quote(const char *text, char *buffer, size_t size);
 // Splits RUN@STEP and RUN/model.ckpt-STEP, with or without an extension, into
 // the run folder, of PATH_MAX bytes, and the step. Any other text is a folder
 // alone, as is that of a folder which exists.
@@ -480,6 +482,11 @@ ls_status cli_create_model(const ls_train_config *config,
 ls_status cli_create_model_by(const ls_train_config *config,
                               const ls_model_type *type, int64_t steps,
                               ls_optimizer *optimizer, ls_model *out_model);
+
+// Creates a function, named `name`, that makes predictions of a batch; the
+// model is lent.
+ls_status cli_create_prediction(ls_model *model, const char *name,
+                                ls_function **out_function);
 
 // Creates it with another schedule of its learning rate.
 //   LS_UNIMPLEMENTED  the model has an optimizer of its own, and ignores it.

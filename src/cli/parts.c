@@ -182,6 +182,23 @@ ls_status cli_create_model_by(const ls_train_config *config,
   return create_falling(config, type, steps, &options, out_model);
 }
 
+static ls_nest predict_batch(ls_nest args, void *user) {
+  const ls_model *model = user;
+  const ls_nest result = model->type->logits(args, model->self);
+  if (ls_nest_is_failed(result)) return result;
+  const ls_tensor logits = ls_nest_tensor(result, 0);
+  ls_nest_release(result);
+  return ls_model_type_task(model->type)->predictions(logits);
+}
+
+ls_status cli_create_prediction(ls_model *model, const char *name,
+                                ls_function **out_function) {
+  return ls_function_create(&(ls_function_options){.call = predict_batch,
+                                                   .user = model,
+                                                   .name = name},
+                            out_function);
+}
+
 ls_status cli_create_scheduled(const ls_train_config *config,
                                const ls_model_type *type,
                                const ls_schedule *schedule,

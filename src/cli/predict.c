@@ -36,15 +36,6 @@ static void end_predictor(predictor *p) {
 }
 CLI_OWNED_STRUCT(predictor, end_predictor)
 
-static ls_nest predict_batch(ls_nest args, void *user) {
-  const ls_model *model = user;
-  const ls_nest result = model->type->logits(args, model->self);
-  if (ls_nest_is_failed(result)) return result;
-  const ls_tensor logits = ls_nest_tensor(result, 0);
-  ls_nest_release(result);
-  return ls_model_type_task(model->type)->predictions(logits);
-}
-
 // ---- Lines -----------------------------------------------------------------
 static bool is_done(const predictor *p) {
   return p->limit > 0 && p->done == p->limit;
@@ -187,10 +178,8 @@ static ls_status print_predictions(void *user, const ls_train_config *config,
     LS_RETURN_IF_ERROR(ls_iterator_create(
         files, &(ls_iterator_options){.name = "files", .prefetch = LS_SOME(0)},
         &printed.files));
-  LS_RETURN_IF_ERROR(ls_function_create(
-      &(ls_function_options){
-          .call = predict_batch, .user = &model, .name = "predict"},
-      &printed.function));
+  LS_RETURN_IF_ERROR(
+      cli_create_prediction(&model, "predict", &printed.function));
   return print_all(&printed, cli_batch_of(type));
 }
 

@@ -34,10 +34,9 @@ void cli_split_step(const char *text, char *folder, ls_opt *out_step) {
   *end = '\0';
 }
 
-// Quotes a text as one word for a shell.
-static const char *quote(const char *text, char *buffer, size_t size) {
+const char *cli_quote(const char *text, char *buffer, size_t size) {
   static const char plain[] = "abcdefghijklmnopqrstuvwxyz"
-                              "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:@%+,-";
+                              "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:@%+,=-";
   if (text[0] != '\0' && text[strspn(text, plain)] == '\0') return text;
   size_t used = 0;
   buffer[used++] = '\'';
@@ -62,8 +61,8 @@ static void refuse_library(const char *command, const char *run_folder,
           "the model of the run in '%s' is in a shared library, which is code "
           "and is loaded only if you name it: lockstep %s%s %s --model %s",
           run_folder, command, strcmp(command, "train") == 0 ? " --resume" : "",
-          quote(run_folder, run, sizeof(run)),
-          quote(kept, library, sizeof(library)));
+          cli_quote(run_folder, run, sizeof(run)),
+          cli_quote(kept, library, sizeof(library)));
 }
 
 bool cli_run_model(const char *command, const char *run_folder,

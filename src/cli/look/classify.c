@@ -24,15 +24,6 @@ static void close_classifier(classifier *self) {
 }
 CLI_OWNED_STRUCT(classifier, close_classifier)
 
-static ls_nest find_classes(ls_nest args, void *user) {
-  const ls_model *model = user;
-  const ls_nest result = model->type->logits(args, model->self);
-  if (ls_nest_is_failed(result)) return result;
-  const ls_tensor logits = ls_nest_tensor(result, 0);
-  ls_nest_release(result);
-  return ls_model_type_task(model->type)->predictions(logits);
-}
-
 static ls_status open_classifier(const ls_train_config *config,
                                  const ls_model_type *type, const char *folder,
                                  classifier *self) {
@@ -46,10 +37,7 @@ static ls_status open_classifier(const ls_train_config *config,
                        &(ls_batch_options){.size = cli_batch_of(type)});
   LS_RETURN_IF_ERROR(ls_iterator_create(
       batches, &(ls_iterator_options){.name = "report"}, &self->batches));
-  return ls_function_create(&(ls_function_options){.call = find_classes,
-                                                   .user = &self->model,
-                                                   .name = "report"},
-                            &self->function);
+  return cli_create_prediction(&self->model, "report", &self->function);
 }
 
 // ---- Counting --------------------------------------------------------------
