@@ -6,7 +6,48 @@
 
 #include "base/text.h"
 #include "engine/backend.h"
-#include "engine/pjrt/plugin.h"
+#include "engine/pjrt/api.h"
+#include "lockstep/runtime.h"
+
+// ---- Plug-ins ---------------------------------------------------------------
+// Shared libraries with a PJRT table. Each is loaded once a process and never
+// unloaded, since the threads of an XLA runtime cannot be ended. Thread-safe.
+
+typedef struct ls_pjrt_plugin {
+  const ls_pjrt_table *table;
+  char *path;  // As it was first asked for; for messages.
+  void *library;
+  int64_t num_bytes, modified;  // Size and time of its file, 0 if unknown.
+  bool has_handler;             // Host calls are registered (host.c).
+  struct ls_pjrt_plugin *next;
+} ls_pjrt_plugin;
+
+// Loads and initializes the plug-in of the runtime's option `device`, if no
+// other runtime has.
+//   LS_NOT_FOUND            there is no such library, or it cannot be loaded.
+//   LS_INVALID_ARGUMENT     the library is no plug-in, or XLA_FLAGS has a flag
+//                           that it does not know.
+//   LS_FAILED_PRECONDITION  its API has another major version, or lacks a call.
+// Others come from the plug-in, which has refused to be initialized.
+LS_MUST_USE ls_status ls_pjrt_plugin_load(ls_runtime *runtime,
+                                          const ls_pjrt_plugin **out_plugin);
+
+// Returns true if the table has a slot. Slots that a plug-in may lack:
+// serialization, figures of programs, topologies.
+bool ls_pjrt_has(const ls_pjrt_plugin *plugin, ls_pjrt_slot slot);
+// Calls a function; its error becomes a status of the same code, with the
+// plug-in's message. A slot that it lacks is UNIMPLEMENTED.
+LS_MUST_USE ls_status ls_pjrt_call(const ls_pjrt_plugin *plugin,
+                                   ls_pjrt_slot slot, void *args);
+// Converts an error, which is destroyed; NULL is OK.
+LS_MUST_USE ls_status ls_pjrt_take_error(const ls_pjrt_plugin *plugin,
+                                         const char *call, PJRT_Error *error);
+// Destroys an object by its slot; NULL is fine.
+void ls_pjrt_destroy(const ls_pjrt_plugin *plugin, ls_pjrt_slot slot,
+                     void *object);
+// Waits for an event, destroys it and returns its status; NULL is OK.
+LS_MUST_USE ls_status ls_pjrt_await(const ls_pjrt_plugin *plugin,
+                                    PJRT_Event *event);
 
 typedef struct ls_pjrt_client {
   const ls_pjrt_plugin *plugin;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE  // dl_iterate_phdr, memmem
-#include "engine/pjrt/plugin.h"
+#include "engine/pjrt/client.h"
 
 #include <dlfcn.h>
 #include <glob.h>

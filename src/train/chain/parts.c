@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/chain/parts.h"
+#include "train/chain/chain.h"
 
 #include <stdio.h>
 #include <stdlib.h>
