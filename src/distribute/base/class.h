@@ -143,42 +143,23 @@ ls_status ls_strategy_place(ls_strategy *strategy, int32_t index,
 extern const ls_strategy_class ls_default_strategy_class;
 extern const ls_strategy_class ls_mirrored_strategy_class;
 
+// Declares a function that can be this member of a class.
+#define LS_STRATEGY_FUNCTION(member, name)                                     \
+  __typeof__(*((ls_strategy_class *)0)->member) name
+
 // ---- Shared by strategies with a device for each replica --------------------
-ls_status ls_mirrored_run(ls_strategy *strategy, ls_crossing *crossing,
-                          const ls_run_request *request, ls_nest *results);
-ls_status ls_mirrored_reduce(ls_strategy *strategy, ls_reduce_op op,
-                             ls_nest value, const ls_reduce_options *options,
-                             ls_nest *out_value);
-ls_status ls_mirrored_reduce_to(ls_strategy *strategy, ls_reduce_op op,
-                                ls_nest value, ls_destinations where,
-                                ls_nest *out_value);
-ls_status ls_mirrored_batch_reduce_to(ls_strategy *strategy, ls_reduce_op op,
-                                      const ls_nest *values,
-                                      const ls_destinations *where,
-                                      size_t count, ls_nest *results);
-ls_status ls_mirrored_broadcast_to(ls_strategy *strategy, ls_nest value,
-                                   ls_destinations where, ls_nest *out_value);
-ls_status ls_mirrored_gather(ls_strategy *strategy, ls_nest value, int axis,
-                             ls_nest *out_value);
-ls_status ls_mirrored_fetch(ls_strategy *strategy, ls_nest value,
-                            const char *device, ls_callback fn, void *user,
-                            ls_nest *out_value);
-ls_status ls_mirrored_update(const ls_update_call *call, ls_variable *variable,
-                             ls_nest *out_value);
-ls_status ls_mirrored_update_non_slot(const ls_update_call *call,
-                                      const char *const *devices,
-                                      size_t num_devices, ls_nest *out_value);
-ls_status ls_mirrored_map(const ls_update_call *call, const ls_nest *items,
-                          size_t num_items, ls_nest *out_value);
-ls_status ls_mirrored_create_variable(ls_strategy *strategy,
-                                      const ls_creator *next,
-                                      const ls_variable_options *options,
-                                      ls_variable **out_variable);
-ls_status ls_mirrored_non_slot_devices(const ls_strategy *strategy,
-                                       ls_variable *const *variables,
-                                       size_t num_variables,
-                                       const char **devices, size_t capacity,
-                                       size_t *out_count);
+LS_STRATEGY_FUNCTION(run, ls_mirrored_run);
+LS_STRATEGY_FUNCTION(reduce, ls_mirrored_reduce);
+LS_STRATEGY_FUNCTION(reduce_to, ls_mirrored_reduce_to);
+LS_STRATEGY_FUNCTION(batch_reduce_to, ls_mirrored_batch_reduce_to);
+LS_STRATEGY_FUNCTION(broadcast_to, ls_mirrored_broadcast_to);
+LS_STRATEGY_FUNCTION(gather, ls_mirrored_gather);
+LS_STRATEGY_FUNCTION(fetch, ls_mirrored_fetch);
+LS_STRATEGY_FUNCTION(update, ls_mirrored_update);
+LS_STRATEGY_FUNCTION(update_non_slot, ls_mirrored_update_non_slot);
+LS_STRATEGY_FUNCTION(map, ls_mirrored_map);
+LS_STRATEGY_FUNCTION(create_variable, ls_mirrored_create_variable);
+LS_STRATEGY_FUNCTION(non_slot_devices, ls_mirrored_non_slot_devices);
 extern const ls_variable_class_map ls_mirrored_classes;
 extern const ls_variable_policy_map ls_mirrored_policies;
 

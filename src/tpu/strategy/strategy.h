@@ -70,21 +70,17 @@ LS_MUST_USE ls_status ls_tpu_strategy_initialize_system(ls_strategy *strategy);
 
 // Functions of the class of TPU strategies that differ from those of mirrored
 // strategies.
-ls_status ls_tpu_class_run(ls_strategy *strategy, ls_crossing *crossing,
-                           const ls_run_request *request, ls_nest *results);
+LS_STRATEGY_FUNCTION(run, ls_tpu_class_run);
 
 // Classes of a TPU strategy's variables: replicated_variable.c.
 extern const ls_variable_class_map ls_tpu_classes;
 extern const ls_variable_policy_map ls_tpu_policies;
 void ls_tpu_late_init(ls_tpu_strategy *strategy);
-ls_status ls_tpu_class_adopt(ls_strategy *strategy,
-                             const ls_variable_options *options,
-                             ls_variable *container);
-void ls_tpu_class_leave(ls_strategy *strategy);
+LS_STRATEGY_FUNCTION(adopt, ls_tpu_class_adopt);
+LS_STRATEGY_FUNCTION(leave, ls_tpu_class_leave);
 
 // Implements the class's call_each: calls the callback once, as replica 0.
-ls_status ls_tpu_class_call_each(ls_strategy *strategy, ls_callback callback,
-                                 ls_nest args, void *user, ls_nest *results);
+LS_STRATEGY_FUNCTION(call_each, ls_tpu_class_call_each);
 
 // ---- Run -------------------------------------------------------------------
 // Options of a run, with unset ones taken from the strategy.
@@ -125,23 +121,13 @@ ls_status ls_tpu_run_join(const ls_tpu_run *run, ls_nest outputs,
                           ls_nest *out_result);
 
 // Implements the class's check_run.
-ls_status ls_tpu_class_check_run(const ls_strategy *strategy,
-                                 const ls_run_request *request,
-                                 const ls_parameters *parameters,
-                                 const char *noun);
+LS_STRATEGY_FUNCTION(check_run, ls_tpu_class_check_run);
 
 // ---- Update ----------------------------------------------------------------
 // Implements the class's updates of variables.
-ls_status ls_tpu_class_update(const ls_update_call *call, ls_variable *variable,
-                              ls_nest *out_value);
-ls_status ls_tpu_class_update_non_slot(const ls_update_call *call,
-                                       const char *const *devices,
-                                       size_t num_devices, ls_nest *out_value);
-ls_status ls_tpu_class_non_slot_devices(const ls_strategy *strategy,
-                                        ls_variable *const *variables,
-                                        size_t num_variables,
-                                        const char **devices, size_t capacity,
-                                        size_t *out_count);
+LS_STRATEGY_FUNCTION(update, ls_tpu_class_update);
+LS_STRATEGY_FUNCTION(update_non_slot, ls_tpu_class_update_non_slot);
+LS_STRATEGY_FUNCTION(non_slot_devices, ls_tpu_class_non_slot_devices);
 
 // ---- Values ----------------------------------------------------------------
 // Makes the cross-device ops of a TPU strategy, which reduce values on its
@@ -150,19 +136,10 @@ ls_status ls_tpu_cross_device_create(const char *host,
                                      ls_cross_device **out_ops);
 
 // Implements the class's reductions and copies.
-ls_status ls_tpu_class_reduce(ls_strategy *strategy, ls_reduce_op op,
-                              ls_nest value, const ls_reduce_options *options,
-                              ls_nest *out_value);
-ls_status ls_tpu_class_reduce_to(ls_strategy *strategy, ls_reduce_op op,
-                                 ls_nest value, ls_destinations where,
-                                 ls_nest *out_value);
-ls_status ls_tpu_class_batch_reduce_to(ls_strategy *strategy, ls_reduce_op op,
-                                       const ls_nest *values,
-                                       const ls_destinations *where,
-                                       size_t count, ls_nest *results);
-ls_status ls_tpu_class_broadcast_to(ls_strategy *strategy, ls_nest value,
-                                    ls_destinations where, ls_nest *out_value);
-ls_status ls_tpu_class_gather(ls_strategy *strategy, ls_nest value, int axis,
-                              ls_nest *out_value);
+LS_STRATEGY_FUNCTION(reduce, ls_tpu_class_reduce);
+LS_STRATEGY_FUNCTION(reduce_to, ls_tpu_class_reduce_to);
+LS_STRATEGY_FUNCTION(batch_reduce_to, ls_tpu_class_batch_reduce_to);
+LS_STRATEGY_FUNCTION(broadcast_to, ls_tpu_class_broadcast_to);
+LS_STRATEGY_FUNCTION(gather, ls_tpu_class_gather);
 
 #endif  // LS_TPU_STRATEGY_STRATEGY_H_
