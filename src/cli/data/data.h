@@ -150,6 +150,14 @@ typedef struct cli_pair_request {
   ls_dataset **names;
 } cli_pair_request;
 
+// Opens elements unchanged.
+typedef ls_status cli_opener(const cli_files *files, ls_dataset **out);
+// Opens tuples of an example and its label; `*out` stays NULL if a requested
+// test set does not exist.
+typedef ls_status cli_pair_opener(const cli_files *files,
+                                  const cli_pair_request *request,
+                                  ls_dataset **out);
+
 enum { CLI_MOST_ENDS = 3 };
 // A row of the table in data_formats.c. A zero field means none.
 struct cli_format {
@@ -167,16 +175,9 @@ struct cli_format {
   // Has arrays of tokens. For a text model, files of other formats are plain
   // text.
   bool has_tokens;
-  // Opens elements unchanged. NULL: pairs only.
-  ls_status (*open)(const cli_files *files, ls_dataset **out);
-  // Opens tuples of an example and its label; `*out` stays NULL if a requested
-  // test set does not exist. NULL: not for training.
-  ls_status (*open_pairs)(const cli_files *files,
-                          const cli_pair_request *request, ls_dataset **out);
-  // The same for files that never have labels.
-  ls_status (*open_unlabeled)(const cli_files *files,
-                              const cli_pair_request *request,
-                              ls_dataset **out);
+  cli_opener *open;                 // NULL: pairs only.
+  cli_pair_opener *open_pairs;      // NULL: not for training.
+  cli_pair_opener *open_unlabeled;  // For files that never have labels.
 };
 // Finds the format of a file or folder; NULL: unknown.
 const cli_format *cli_format_find(const char *path);
@@ -191,37 +192,16 @@ bool cli_is_text(const char *data);
 bool cli_has_texts(const char *folder);
 
 // Opens pairs by the format, for a model.
-ls_status cli_open_pairs(const cli_files *files,
-                         const cli_pair_request *request, ls_dataset **out);
+cli_pair_opener cli_open_pairs;
 // Opens pairs if possible, else elements unchanged.
 ls_status cli_open_shown(const cli_files *files, const char *features,
                          ls_dataset **out);
 
 // Readers of the table, for its fields `open` and `open_pairs`.
-ls_status cli_csv_rows(const cli_files *files, ls_dataset **out);
-ls_status cli_text_lines(const cli_files *files, ls_dataset **out);
-ls_status cli_image_files(const cli_files *files, ls_dataset **out);
-ls_status cli_unlabeled_images(const cli_files *files,
-                               const cli_pair_request *request,
-                               ls_dataset **out);
-ls_status cli_masked_pairs(const cli_files *files,
-                           const cli_pair_request *request, ls_dataset **out);
-ls_status cli_csv_pairs(const cli_files *files, const cli_pair_request *request,
-                        ls_dataset **out);
-ls_status cli_json_lines(const cli_files *files, ls_dataset **out);
-ls_status cli_json_pairs(const cli_files *files,
-                         const cli_pair_request *request, ls_dataset **out);
-ls_status cli_idx_pairs(const cli_files *files, const cli_pair_request *request,
-                        ls_dataset **out);
-ls_status cli_image_folder_pairs(const cli_files *files,
-                                 const cli_pair_request *request,
-                                 ls_dataset **out);
-ls_status cli_npy_pairs(const cli_files *files, const cli_pair_request *request,
-                        ls_dataset **out);
-ls_status cli_npz_pairs(const cli_files *files, const cli_pair_request *request,
-                        ls_dataset **out);
-ls_status cli_tfrecord_pairs(const cli_files *files,
-                             const cli_pair_request *request, ls_dataset **out);
+cli_opener cli_csv_rows, cli_text_lines, cli_image_files, cli_json_lines;
+cli_pair_opener cli_unlabeled_images, cli_masked_pairs, cli_csv_pairs,
+    cli_json_pairs, cli_idx_pairs, cli_image_folder_pairs, cli_npy_pairs,
+    cli_npz_pairs, cli_tfrecord_pairs;
 
 // Returns true if labels are numbers, not classes.
 bool cli_has_numbers(const cli_pair_request *request);
