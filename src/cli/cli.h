@@ -191,6 +191,15 @@ void cli_write_json(FILE *to, const char *bytes, size_t size);
 void cli_write_values(FILE *to, ls_nest values);
 void cli_write_row(FILE *to, const ls_array *array, int64_t row);
 
+// Begins to read a data set, element by element.
+ls_status cli_begin_rows(ls_dataset *dataset, ls_iterator **out_iterator);
+// Gets the next element. At the end does `at_end`, such as `break`; returns
+// from the enclosing function after another failure.
+#define CLI_NEXT_OR(at_end, iterator, element)                                 \
+  CLI_OWN(ls_status, status) = ls_iterator_next(iterator, element);            \
+  if (ls_status_code(status) == LS_OUT_OF_RANGE) at_end;                       \
+  if (!ls_status_is_ok(status)) return cli_give(&status)
+
 // Opens a runtime for reading only, with this many input threads (-1: one per
 // core).
 ls_status cli_runtime_open_input(int64_t threads, ls_runtime **out_runtime);

@@ -327,6 +327,11 @@ int cli_runtime_close(const char *command, ls_runtime *runtime, int code) {
   return closed == CLI_OK ? code : closed;
 }
 
+ls_status cli_begin_rows(ls_dataset *dataset, ls_iterator **out_iterator) {
+  return ls_iterator_create(
+      dataset, &(ls_iterator_options){.prefetch = LS_SOME(0)}, out_iterator);
+}
+
 int cli_with_runtime(const char *command, ls_status (*body)(void *user),
                      void *user) {
   ls_runtime *runtime = NULL;

@@ -99,9 +99,7 @@ static ls_status read_labels(ls_dataset *rows, size_t item, const char *column,
   CLI_OWN(ls_nest, element) = ls_none();
   LS_RETURN_IF_ERROR(ls_iterator_create(rows, NULL, &iterator));
   for (int64_t row = 0;; ++row) {
-    CLI_OWN(ls_status, status) = ls_iterator_next(iterator, &element);
-    if (ls_status_code(status) == LS_OUT_OF_RANGE) return ls_ok();
-    if (!ls_status_is_ok(status)) return cli_give(&status);
+    CLI_NEXT_OR(return ls_ok(), iterator, &element);
     const ls_array *array = ls_nest_as_array(ls_nest_item(element, item));
     LS_RETURN_IF_ERROR(
         add_label(list, column, row, *(const ls_bytes *)ls_array_data(array)));

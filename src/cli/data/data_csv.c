@@ -133,13 +133,9 @@ static ls_status look_for_pixels(const cli_sheet *table, const size_t *items,
   CLI_OWN(ls_iterator, iterator) = NULL;
   CLI_OWN(ls_nest, element) = ls_none();
   int64_t least = INT64_MAX, most = INT64_MIN;
-  LS_RETURN_IF_ERROR(ls_iterator_create(
-      table->guessed, &(ls_iterator_options){.prefetch = LS_SOME(0)},
-      &iterator));
+  LS_RETURN_IF_ERROR(cli_begin_rows(table->guessed, &iterator));
   for (int row = 0; row < CLI_LOOK_AT; ++row) {
-    CLI_OWN(ls_status, status) = ls_iterator_next(iterator, &element);
-    if (ls_status_code(status) == LS_OUT_OF_RANGE) break;
-    if (!ls_status_is_ok(status)) return cli_give(&status);
+    CLI_NEXT_OR(break, iterator, &element);
     for (size_t i = 0; i < count; ++i) {
       const ls_array *item = ls_nest_as_array(ls_nest_item(element, items[i]));
       for (int64_t k = 0; k < ls_array_num_elements(item); ++k) {
@@ -160,13 +156,9 @@ static ls_status find_numbers(const cli_sheet *table, size_t item,
   CLI_OWN(ls_nest, element) = ls_none();
   int numbers = 0, rows = 0;
   *out_part = 0;
-  LS_RETURN_IF_ERROR(ls_iterator_create(
-      table->guessed, &(ls_iterator_options){.prefetch = LS_SOME(0)},
-      &iterator));
+  LS_RETURN_IF_ERROR(cli_begin_rows(table->guessed, &iterator));
   for (; rows < CLI_LOOK_AT; ++rows) {
-    CLI_OWN(ls_status, status) = ls_iterator_next(iterator, &element);
-    if (ls_status_code(status) == LS_OUT_OF_RANGE) break;
-    if (!ls_status_is_ok(status)) return cli_give(&status);
+    CLI_NEXT_OR(break, iterator, &element);
     const ls_bytes *text =
         ls_array_data(ls_nest_as_array(ls_nest_item(element, item)));
     char copy[64], *end = NULL;
@@ -190,12 +182,9 @@ static ls_status find_text(const cli_files *files, const cli_sheet *table,
                     : cli_sheet_read(files, table, columns, table->count);
   CLI_OWN(ls_iterator, iterator) = NULL;
   CLI_OWN(ls_nest, element) = ls_none();
-  LS_RETURN_IF_ERROR(ls_iterator_create(
-      rows, &(ls_iterator_options){.prefetch = LS_SOME(0)}, &iterator));
+  LS_RETURN_IF_ERROR(cli_begin_rows(rows, &iterator));
   for (int row = 0; row < CLI_LOOK_AT; ++row) {
-    CLI_OWN(ls_status, status) = ls_iterator_next(iterator, &element);
-    if (ls_status_code(status) == LS_OUT_OF_RANGE) break;
-    if (!ls_status_is_ok(status)) return cli_give(&status);
+    CLI_NEXT_OR(break, iterator, &element);
   }
   return ls_ok();
 }
@@ -261,9 +250,9 @@ static ls_status find_classes(const cli_files *files, const cli_sheet *table,
   return status;
 }
 
-// Returns true if labels that look like numbers are names of classes: a file may
-// have only those of 1, 2 and 3b that do. A whole number is the class of this
-// number if no class is called so.
+// Returns true if labels that look like numbers are names of classes: a file
+// may have only those of 1, 2 and 3b that do. A whole number is the class of
+// this number if no class is called so.
 static bool are_names(const cli_sheet *table, size_t label,
                       const cli_classes *classes) {
   const ls_dtype dtype = table->columns[label].dtype;

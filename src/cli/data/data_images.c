@@ -170,8 +170,7 @@ ls_status cli_fit_first(const char *path, const cli_pair_request *request,
   CLI_OWN(ls_dataset, native) = images;
   CLI_OWN(ls_iterator, iterator) = NULL;
   CLI_OWN(ls_nest, first) = ls_none();
-  LS_RETURN_IF_ERROR(ls_iterator_create(
-      native, &(ls_iterator_options){.prefetch = LS_SOME(0)}, &iterator));
+  LS_RETURN_IF_ERROR(cli_begin_rows(native, &iterator));
   LS_RETURN_IF_ERROR(ls_iterator_next(iterator, &first));
   const ls_array *image = ls_nest_as_array(
       first.kind == LS_KIND_ARRAY ? first : ls_nest_item(first, 0));

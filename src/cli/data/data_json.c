@@ -244,8 +244,7 @@ static ls_status look_at_lines(const cli_files *files, cli_sheet *out) {
       ls_dataset_lines(files->paths, files->count, NULL);
   CLI_OWN(ls_iterator, iterator) = NULL;
   CLI_OWN(ls_nest, element) = ls_none();
-  LS_RETURN_IF_ERROR(ls_iterator_create(
-      lines, &(ls_iterator_options){.prefetch = LS_SOME(0)}, &iterator));
+  LS_RETURN_IF_ERROR(cli_begin_rows(lines, &iterator));
   for (int64_t i = 0; i < CLI_LOOK_AT; ++i) {
     cli_cursor c;
     CLI_OWN_MEMORY(char, text) = NULL;

@@ -53,8 +53,7 @@ static ls_status list_paths(const char *folder, ls_array **out) {
   CLI_OWN(ls_dataset, batch) =
       ls_dataset_batch(cli_list_images(images),
                        &(ls_batch_options){.size = most > 0 ? most : 1});
-  LS_RETURN_IF_ERROR(ls_iterator_create(
-      batch, &(ls_iterator_options){.prefetch = LS_SOME(0)}, &iterator));
+  LS_RETURN_IF_ERROR(cli_begin_rows(batch, &iterator));
   CLI_OWN(ls_status, status) = ls_iterator_next(iterator, &all);
   if (ls_status_code(status) == LS_OUT_OF_RANGE)
     return ls_not_found("folder '%s' has no .png, .jpg or .jpeg files", images);
@@ -209,9 +208,7 @@ static ls_status count_names(const char *folder, ls_array *names,
                             LS_TUPLE(ls_nest_spec(LS_DTYPE_I32, LS_SCALAR))});
   LS_RETURN_IF_ERROR(ls_iterator_create(counts, NULL, &iterator));
   for (;;) {
-    CLI_OWN(ls_status, status) = ls_iterator_next(iterator, &element);
-    if (ls_status_code(status) == LS_OUT_OF_RANGE) break;
-    if (!ls_status_is_ok(status)) return cli_give(&status);
+    CLI_NEXT_OR(break, iterator, &element);
     const int32_t number = *(const int32_t *)ls_nest_data(element, 0);
     if (number > largest) largest = number;
   }

@@ -41,9 +41,7 @@ static ls_status add_all(const ls_model_type *type, ls_dataset *dataset,
   LS_RETURN_IF_ERROR(ls_iterator_create(
       examples, &(ls_iterator_options){.name = "normalize"}, &iterator));
   for (;;) {
-    CLI_OWN(ls_status, status) = ls_iterator_next(iterator, &element);
-    if (ls_status_code(status) == LS_OUT_OF_RANGE) return ls_ok();
-    if (!ls_status_is_ok(status)) return cli_give(&status);
+    CLI_NEXT_OR(return ls_ok(), iterator, &element);
     add_example(all, count, ls_nest_as_array(ls_nest_item(element, 0)));
   }
 }

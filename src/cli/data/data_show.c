@@ -129,14 +129,10 @@ static void print_element(int64_t number, ls_nest element) {
 static ls_status read_first(ls_dataset *dataset, ls_nest *elements,
                             size_t *out_count, bool *out_images) {
   CLI_OWN(ls_iterator, iterator) = NULL;
-  LS_RETURN_IF_ERROR(ls_iterator_create(
-      dataset, &(ls_iterator_options){.prefetch = LS_SOME(0)}, &iterator));
+  LS_RETURN_IF_ERROR(cli_begin_rows(dataset, &iterator));
   size_t most = MOST_ELEMENTS;
   while (*out_count < most) {
-    CLI_OWN(ls_status, status) =
-        ls_iterator_next(iterator, &elements[*out_count]);
-    if (ls_status_code(status) == LS_OUT_OF_RANGE) break;
-    if (!ls_status_is_ok(status)) return cli_give(&status);
+    CLI_NEXT_OR(break, iterator, &elements[*out_count]);
     if (++*out_count > 1 || !is_image(example_of(elements[0]))) continue;
     *out_images = true;
     most = MOST_IMAGES;

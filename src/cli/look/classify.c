@@ -85,9 +85,7 @@ static ls_status count_all(classifier *self, int64_t limit,
   while (out->examples < limit) {
     CLI_OWN(ls_nest, batch) = ls_none();
     CLI_OWN(ls_nest, results) = ls_none();
-    CLI_OWN(ls_status, status) = ls_iterator_next(self->batches, &batch);
-    if (ls_status_code(status) == LS_OUT_OF_RANGE) break;
-    if (!ls_status_is_ok(status)) return cli_give(&status);
+    CLI_NEXT_OR(break, self->batches, &batch);
     LS_RETURN_IF_ERROR(ls_function_call(self->function, batch, &results));
     LS_RETURN_IF_ERROR(count_batch(batch, results, limit, out));
   }
