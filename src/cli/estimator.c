@@ -75,18 +75,6 @@ bool cli_estimator_tests(const estimator_flags *flags) {
          asked->keep_best != NULL;
 }
 
-// Returns the interval of saves in steps: by default, if each is tested, the
-// epochs of data that are known; 0: by time.
-static int64_t save_steps(const estimator_flags *flags,
-                          const ls_estimator_type *type) {
-  const train_flags *train = &flags->train;
-  const bool by_epochs = cli_estimator_tests(flags) &&
-                         flags->eval_seconds == 0 && train->save_seconds == 0 &&
-                         cli_is_linked(type);
-  return train->save_steps == 0 && by_epochs ? cli_linked_epoch()
-                                             : train->save_steps;
-}
-
 static ls_status make_config(const estimator_flags *flags, cli_estimator *e) {
   ls_tpu_config tpu = e->type->tpu;
   if (flags->iterations != NULL) tpu.iterations_per_loop = flags->iterations;
@@ -95,7 +83,12 @@ static ls_status make_config(const estimator_flags *flags, cli_estimator *e) {
         &(ls_mirrored_options){.num_replicas =
                                    LS_SOME(flags->train.asked.replicas)},
         &e->strategy));
-  const int64_t steps = save_steps(flags, e->type);
+  int64_t steps = flags->train.save_steps;
+  // An epoch of data that are known ends with a test.
+  if (steps == 0 && flags->train.save_seconds == 0 &&
+      flags->eval_seconds == 0 && cli_estimator_tests(flags) &&
+      cli_is_linked(e->type))
+    steps = cli_linked_epoch();
   return ls_tpu_run_config_create(
       &(ls_run_config_options){
           .model_dir = flags->folder,

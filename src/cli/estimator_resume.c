@@ -239,16 +239,16 @@ static bool take_members(const char *command, estimator_flags *flags,
   return true;
 }
 
-static ls_status recover_run(void *user) { return cli_recover_run(user); }
+static ls_status recover_run(void *user) {
+  return cli_recover_run(*(const char **)user);
+}
 
 int cli_estimator_recall(const char *command, const char *folder,
                          estimator_flags *flags, const ls_estimator_type *type,
                          cli_kept_flags *kept) {
   if (folder == NULL) return CLI_OK;
-  char path[PATH_MAX];
-  snprintf(path, sizeof(path), "%s", folder);
-  if (cli_leads() && cli_is_overwritten(path))
-    (void)cli_with_runtime(command, recover_run, path);
+  if (cli_leads() && cli_is_overwritten(folder))
+    (void)cli_with_runtime(command, recover_run, &folder);
   ls_status status = cli_ranks_agree(read_file(folder, &kept->text));
   if (ls_status_is_ok(status))
     status = cli_ranks_send(kept->text, CLI_MOST_FLAGS);

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // `lockstep train` of an estimator, in one process or on the ranks of a
 // launcher.
+#define _GNU_SOURCE
+#include <ftw.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -26,13 +29,6 @@ typedef struct training {
 static ls_status keep_flags(void *user) {
   const training *run = user;
   return cli_estimator_keep(run->flags, run->e.type);
-}
-
-static ls_status make_keeper(training *run, ls_hook **out_hook) {
-  return ls_hook_create(&(ls_hook_options){.name = "estimator.json",
-                                           .user = run,
-                                           .begin = keep_flags},
-                        out_hook);
 }
 
 // ---- Training --------------------------------------------------------------
@@ -67,7 +63,7 @@ static ls_status train_with(training *run, ls_hook *const *hooks,
       cli_signals_defer((unsigned)run->flags->train.grace);
   const bool overwrite = run->flags->train.overwrite;
   const ls_training_lines lines = {
-      .metrics = true,
+      .metrics = run->flags->train.again == NULL,
       .checksum = run->flags->train.checksum,
       .report = run->progress != NULL ? ls_progress_show : NULL,
       .report_user = run->progress};
@@ -109,10 +105,15 @@ static ls_status train_estimator(training *run) {
   CLI_OWN(ls_hook, guard) = NULL;
   CLI_OWN(ls_hook, keeper) = NULL;
   CLI_OWN(ls_hook, spike) = NULL;
-  ls_hook *hooks[3];
+  CLI_OWN(ls_hook, again) = NULL;
+  ls_hook *hooks[4];
   size_t count = 0;
   LS_RETURN_IF_ERROR(
       cli_ranks_agree(cli_leads() ? check_folder(run) : ls_ok()));
+  if (run->flags->train.again != NULL) {
+    LS_RETURN_IF_ERROR(ls_hook_create(&run->flags->train.again->hook, &again));
+    hooks[count++] = again;
+  }
   if (cli_device.find_nan) {
     LS_RETURN_IF_ERROR(ls_nan_hook_named("loss", LS_FLAG_ON, &guard));
     hooks[count++] = guard;
@@ -122,7 +123,10 @@ static ls_status train_estimator(training *run) {
     hooks[count++] = spike;
   }
   if (cli_leads()) {
-    LS_RETURN_IF_ERROR(make_keeper(run, &keeper));
+    LS_RETURN_IF_ERROR(ls_hook_create(
+        &(ls_hook_options){
+            .name = "estimator.json", .user = run, .begin = keep_flags},
+        &keeper));
     hooks[count++] = keeper;
   }
   if (!run->flags->train.quiet && cli_leads())
@@ -136,10 +140,8 @@ static ls_status train_estimator(training *run) {
 static int report_end(const training *run) {
   const ls_training_end *end = &run->end.training;
   const char *folder = ls_estimator_model_dir(run->e.estimator);
-  if (!cli_leads())
+  if (!cli_leads() || run->flags->train.again != NULL)
     return end->stopped ? CLI_SIGNAL + cli_signals_first() : CLI_OK;
-  // A library is code, which is named again.
-  const bool is_named = end->stopped && !cli_is_linked(run->e.type);
   if (run->end.stopped_early && !run->flags->train.quiet)
     cli_say("train",
             "stopped early after %lld steps: %s was best at step %lld, %.6g; "
@@ -147,11 +149,9 @@ static int report_end(const training *run) {
             (long long)end->step, run->flags->train.asked.stop_early,
             (long long)run->end.best_step, run->end.best, folder);
   else if (!run->flags->train.quiet)
-    cli_say("train", "%sstep %lld; the run is in %s%s%s%s",
+    cli_say("train", "%sstep %lld; the run is in %s%s",
             end->stopped ? "stopped at " : "", (long long)end->step, folder,
-            end->stopped ? ", --resume continues it" : "",
-            is_named ? ", with --model " : "",
-            is_named ? run->flags->train.asked.model : "");
+            end->stopped ? ", --resume continues it" : "");
   if (run->end.metrics.kind == LS_KIND_DICT && !end->stopped)
     cli_print_metrics(run->end.metrics, false);
   else if (end->has_loss && !end->stopped)
@@ -177,6 +177,10 @@ static bool check_flags(const estimator_flags *flags,
            strncmp(asked->keep_best, "test_", 5) != 0)
     says = "--keep-best: checkpoints of an estimator are compared by their "
            "evaluations, as by test_loss";
+  else if (train->find_lr != NULL &&
+           (flags->params != NULL || flags->iterations != NULL))
+    says = "--find-lr chooses the rates, of one step each: leave --param and "
+           "--iterations-per-loop out";
   else if (asked->stop_early == NULL &&
            (asked->patience != 0 || asked->min_delta != 0))
     says = "--patience and --min-delta are for --stop-early";
@@ -207,6 +211,19 @@ static ls_status begin_branch(const train_flags *train) {
                              : ls_ok());
 }
 
+static ls_status make_passing_folder(char path[PATH_MAX]) {
+  snprintf(path, PATH_MAX, "find-lr-XXXXXX");
+  return mkdtemp(path) != NULL
+             ? ls_ok()
+             : LS_STATUS(LS_UNAVAILABLE, "cannot make a folder '%s'", path);
+}
+
+static int remove_entry(const char *path, const struct stat *info, int kind,
+                        struct FTW *at) {
+  (void)info, (void)kind, (void)at;
+  return remove(path);
+}
+
 static ls_status open_and_train(training *run, estimator_flags *flags,
                                 const ls_estimator_type *type) {
   const train_flags *train = &flags->train;
@@ -215,7 +232,9 @@ static ls_status open_and_train(training *run, estimator_flags *flags,
   if (flags->folder == NULL) {
     flags->folder = run->chosen;
     LS_RETURN_IF_ERROR(
-        cli_choose_folder(type->name, run->chosen, sizeof(run->chosen)));
+        train->again != NULL
+            ? make_passing_folder(run->chosen)
+            : cli_choose_folder(type->name, run->chosen, sizeof(run->chosen)));
   }
   LS_RETURN_IF_ERROR(cli_ranks_agree(
       cli_estimator_open("train", flags, type, LS_MODE_TRAIN, &run->e)));
@@ -226,9 +245,7 @@ static ls_status open_and_train(training *run, estimator_flags *flags,
   return train_estimator(run);
 }
 
-// Trains one run; adds its last loss to `loss`, unless that is NULL.
-static int run_training(estimator_flags *flags, const ls_estimator_type *type,
-                        cli_spread *loss) {
+static int run_training(estimator_flags *flags, const ls_estimator_type *type) {
   training run = {.flags = flags};
   const ls_status status =
       cli_estimator_note_batch(flags, open_and_train(&run, flags, type));
@@ -237,36 +254,16 @@ static int run_training(estimator_flags *flags, const ls_estimator_type *type,
       ls_status_is_ok(status)
           ? report_end(&run)
           : cli_report("train", cli_note_saved(flags->folder, status));
-  if (loss != NULL && run.end.training.has_loss)
-    cli_spread_add(loss, run.end.training.loss);
+  if (flags->train.result != NULL)
+    flags->train.result->test.loss = run.end.training.loss;
   ls_train_and_evaluation_deinit(&run.end);
+  if (flags->train.again != NULL && cli_leads())
+    (void)nftw(run.chosen, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
   const int closed = cli_estimator_close("train", &run.e, code);
   // Removes the folder only if it is empty: the run did not begin.
   if (closed != CLI_OK && run.chosen[0] != '\0' && cli_leads())
     (void)rmdir(run.chosen);
   return closed;
-}
-
-// Trains once for each of several seeds, and prints the mean last loss.
-static int train_seeds(const estimator_flags *flags,
-                       const ls_estimator_type *type) {
-  const train_flags *train = &flags->train;
-  cli_spread loss = {.name = "loss"};
-  const int64_t first = train->asked.seed < 0 ? 0 : train->asked.seed;
-  for (int64_t k = 0; k < train->seeds; ++k) {
-    estimator_flags one = *flags;
-    char folder[PATH_MAX];
-    one.train.asked.seed = first + k;
-    if (train->run_folder != NULL) {
-      snprintf(folder, sizeof(folder), "%s/seed-%lld", train->run_folder,
-               (long long)one.train.asked.seed);
-      one.train.run_folder = folder;
-    }
-    const int code = run_training(&one, type, &loss);
-    if (code != CLI_OK) return code;
-  }
-  if (cli_leads()) cli_spread_print(&loss);
-  return CLI_OK;
 }
 
 // The argument that cli_with_train_flags passes on.
@@ -278,7 +275,6 @@ typedef struct estimator_words {
 static int run_words(const cli_syntax *syntax, train_flags *train, void *user) {
   estimator_words *words = user;
   estimator_flags *flags = &words->flags;
-  (void)syntax;
   CLI_OWN(cli_kept_flags, kept) = {0};
   int code = cli_train_restart(train);
   if (code != CLI_OK) return code;
@@ -291,8 +287,11 @@ static int run_words(const cli_syntax *syntax, train_flags *train, void *user) {
   if (!cli_estimator_check("train", flags, words->type) ||
       !check_flags(flags, words->type))
     return CLI_USAGE;
-  return train->seeds > 1 ? train_seeds(flags, words->type)
-                          : run_training(flags, words->type, NULL);
+  if (train->find_lr != NULL)
+    return cli_train_find_rate(syntax, train, run_words, words);
+  return train->seeds > 1 && train->result == NULL
+             ? cli_train_seeds(syntax, train, run_words, words)
+             : run_training(flags, words->type);
 }
 
 int cli_estimator_train(const ls_estimator_type *type, int argc, char **argv) {

@@ -15,9 +15,8 @@ static struct {
   ls_train_config config;
   const char *data, *features;  // Other data than the run's.
   const char *command;          // Reports resizing; NULL: silent.
-  cli_classes classes;
-  char *normalization;
-  int64_t epoch;  // Steps of an epoch.
+  const ls_schedule *schedule;  // For --find-lr; NULL: the flags'.
+  cli_opened set;
 } linked;
 
 // ---- Data ------------------------------------------------------------------
@@ -35,48 +34,24 @@ static cli_data training_data(cli_classes *classes) {
                     .classes = classes};
 }
 
-// Finds the sizes and classes of a new run in its data.
-static ls_status open_first(ls_dataset **out) {
-  ls_train_config *config = &linked.config;
-  cli_classes *classes = &linked.classes;
-  const cli_data data = training_data(classes);
-  if (classes->may_find) cli_find_sizes(&data, linked.model, config);
-  LS_RETURN_IF_ERROR(cli_run_type(config, &linked.model, &linked.adapted));
-  LS_RETURN_IF_ERROR(cli_open_data(&data, linked.model, out, NULL));
-  if (classes->found != NULL) config->classes = classes->found;
-  if (classes->found_categories != NULL)
-    config->categories = classes->found_categories;
-  if (classes->bytes != NULL) config->bytes = classes->bytes;
-  return ls_train_check_data(linked.model, *out);
-}
-
 // Opens the training set of a new or resumed run, to find what the flags leave
 // open.
-static ls_status open_training(const estimator_flags *flags) {
+static ls_status open_training(const train_flags *flags) {
   ls_train_config *config = &linked.config;
-  int64_t examples = 0;
-  CLI_OWN(ls_dataset, train) = NULL;
-  LS_RETURN_IF_ERROR(open_first(&train));
-  LS_RETURN_IF_ERROR(ls_train_count_examples(train, &examples));
-  if (config->batch_size > examples)
-    return ls_invalid_argument(
-        "--batch-size is %lld, but the data have %lld examples to train on: "
-        "give %lld or less",
-        (long long)config->batch_size, (long long)examples,
-        (long long)examples);
-  linked.epoch =
-      ls_train_count_steps(linked.model, examples, config->batch_size, 1, 0);
-  config->steps =
-      ls_train_count_steps(linked.model, examples, config->batch_size,
-                           config->epochs, config->steps);
-  if (!flags->train.normalize || config->normalize != NULL) return ls_ok();
-  if (flags->train.resume != NULL)
+  cli_opened *set = &linked.set;
+  if (flags->normalize && flags->resume != NULL && config->normalize == NULL)
     return ls_invalid_argument(
         "--normalize makes other steps: the run in '%s' was begun without it",
-        flags->train.resume);
-  LS_RETURN_IF_ERROR(
-      cli_find_normalization(linked.model, train, &linked.normalization));
-  config->normalize = linked.normalization;
+        flags->resume);
+  *set = (cli_opened){.data = config->data,
+                      .test = config->test,
+                      .is_new = flags->resume == NULL,
+                      .command = linked.command,
+                      .config = config,
+                      .type = linked.own};
+  LS_RETURN_IF_ERROR(cli_open_training(flags, false, set));
+  linked.model = set->type;
+  config->steps = set->steps;
   return ls_ok();
 }
 
@@ -90,21 +65,20 @@ ls_status cli_linked_open(const char *command, const estimator_flags *flags,
   linked.data = flags->data;
   linked.features = flags->features;
   linked.command = train->quiet || flags->json ? NULL : command;
-  linked.classes = (cli_classes){.may_find = train->resume == NULL};
+  linked.schedule = train->again != NULL ? &train->again->schedule : NULL;
   return mode == LS_MODE_TRAIN
-             ? open_training(flags)
+             ? open_training(train)
              : cli_run_type(&linked.config, &linked.model, &linked.adapted);
 }
 
 const ls_train_config *cli_linked_config(void) { return &linked.config; }
 
-int64_t cli_linked_epoch(void) { return linked.epoch; }
-
-void cli_linked_close(void) {
-  cli_classes_release(&linked.classes);
-  cli_release(linked.normalization);
-  linked.normalization = NULL;
+int64_t cli_linked_epoch(void) {
+  return ls_train_count_steps(linked.model, linked.set.examples,
+                              linked.config.batch_size, 1, 0);
 }
+
+void cli_linked_close(void) { cli_close_training(&linked.set); }
 
 // ---- Input -----------------------------------------------------------------
 static ls_status open_input(ls_estimator_mode mode, ls_dataset **out) {
@@ -153,7 +127,10 @@ static ls_status make_optimizer(const ls_train_config *config,
   LS_GRAPH_SCOPE(graph);
   CLI_OWN(ls_model, model) = {0};
   LS_RETURN_IF_ERROR(
-      cli_create_model_by(config, linked.model, config->steps, NULL, &model));
+      linked.schedule != NULL
+          ? cli_create_scheduled(config, linked.model, linked.schedule, &model)
+          : cli_create_model_by(config, linked.model, config->steps, NULL,
+                                &model));
   return ls_cross_shard_create(
       &(ls_cross_shard_options){.optimizer =
                                     linked.model->optimizer(model.self)},

@@ -44,8 +44,6 @@ const cli_refusals cli_use_refused_by_models = {"models", ROWS(models_use)};
 
 // ---- Estimators ------------------------------------------------------------
 static const cli_refusal estimators_train[] = {
-    {"find-lr", "rates are tried with models: leave --estimator out, or train "
-                "with several rates"},
     {"check-ranks", "compare the checkpoints of two runs, by 'lockstep diff'"},
     {"gradient-norm",
      "its gradients are inside of the model function's optimizer, which keeps "
@@ -54,7 +52,7 @@ static const cli_refusal estimators_train[] = {
                "checkpoint verify' checks what is saved"},
     {"events", "its run folder has event files without it"},
     // The last two are for estimators of shared libraries alone.
-    {"optimizer,learning-rate,schedule,warmup,weight-decay,clip-norm,"
+    {"find-lr,optimizer,learning-rate,schedule,warmup,weight-decay,clip-norm,"
      "accumulate,precision",
      "its model function makes the optimizer and chooses types; --param passes "
      "numbers to it"},

@@ -68,7 +68,7 @@ for way in "--replicas 2" "--tpu virtual:2x1 --iterations-per-loop 5"; do
     [ "$(grep -c "	20	$metric	" out.txt)" = 1 ] || fail "$way: $metric"
   done
   "$lockstep" show "runs/$name" >out.txt 2>err.txt || fail "show"
-  grep -q 'estimator line, batch size 64' out.txt || fail "show: no flags"
+  grep -q 'line on data of its own, batch size 64' out.txt || fail "show: no flags"
   grep -q 'complete, step 20 of 20' out.txt || fail "show: no end"
 done
 

@@ -42,6 +42,14 @@ cmp -s own.txt threads.txt || fail "threads change the losses"
 finds loops --find-lr --iterations-per-loop 8
 cmp -s own.txt loops.txt || fail "loops change the losses"
 
+# A model of the library as an estimator leaves no run either.
+finds estimator --estimator --find-lr --steps 60
+[ "$(wc -l <estimator.txt)" = 22 ] && grep -q '^suggestion: ' estimator.txt ||
+  fail "no table of an estimator"
+! ls -d find-lr-* runs/tiny-1 >out.txt 2>err.txt || fail "a folder is left"
+finds estimator --estimator --find-lr=1e20:1e30
+grep -q '^no rate lowers the loss' estimator.txt || fail "a high range is good"
+
 # Another optimizer and range; rates that are too high end the test.
 finds adam --find-lr 1e-4:100 --optimizer adam --steps 60
 grep -q '^the loss grows without bound from ' adam.txt || fail "adam goes on"

@@ -280,7 +280,7 @@ int cli_diff(int argc, char **argv) {
           "are ignored. Ends with code 0 if the results are equal, else 1; "
           "differences of config.json are shown, but do not count. After a "
           "resume, a line may have means over other steps. An estimator's run "
-          "has estimator.json, and checkpoints alone to compare.",
+          "has estimator.json instead.",
       .operand_form = "RUN RUN",
       .num_operands = &count};
   CLI_PARSE_OR_RETURN(&syntax, argc, argv);

@@ -67,13 +67,12 @@ void cli_history_describe(const cli_history *history, char *text, size_t size) {
   }
   cli_history_entry(history, "model", name, sizeof(name));
   cli_history_entry(history, "data", data, sizeof(data));
-  const bool is_named = name[0] != '\0';
-  if (!is_named) cli_history_entry(history, "estimator", name, sizeof(name));
-  if (!is_named && name[0] != '\0')
-    append(text, size, "estimator %s", name);
-  else
-    append(text, size, "%s on %s", is_named ? name : "unknown model",
-           data[0] != '\0' ? data : "unknown data");
+  if (name[0] == '\0')
+    cli_history_entry(history, "estimator", name, sizeof(name));
+  append(text, size, "%s on %s", name[0] != '\0' ? name : "unknown model",
+         data[0] != '\0'      ? data
+         : history->of_events ? "data of its own"
+                              : "unknown data");
   append_entry(history, "batch_size", "batch size ", text, size);
   append_entry(history, "optimizer", "", text, size);
   append_rate(history, text, size);

@@ -148,12 +148,11 @@ static bool refuse_flag(const config_file *file, const cli_member *member,
                         const char *name) {
   const cli_refusals *refused = &file->syntax->refused;
   const char *reason = cli_refusal_find(refused, name, strlen(name));
-  const char *const nothing[] = {"\"\"", "0", "false"};
+  const size_t size = member->value_size;
   if (reason == NULL) return refuse_member(file, member);
-  for (size_t i = 0; i < sizeof(nothing) / sizeof(*nothing); ++i)
-    if (strlen(nothing[i]) == member->value_size &&
-        memcmp(nothing[i], member->value, member->value_size) == 0)
-      return true;
+  if (*member->value == 'f' || (size == 2 && *member->value == '"') ||
+      (size == 1 && *member->value == '0'))
+    return true;
   return cli_refuse("train", "'%s': --%s is not for %s: %s", file->path, name,
                     refused->kind, reason);
 }

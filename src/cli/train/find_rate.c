@@ -38,6 +38,8 @@ static ls_status take_loss(void *user, ls_run_context *context,
   double loss = 0;
   (void)results;
   LS_RETURN_IF_ERROR(ls_run_context_number(context, "loss", &loss));
+  // Ends an estimator's training as its input's end does.
+  if (!isfinite(loss)) return ls_out_of_range("the loss is no number");
   if (test->count == test->steps) return ls_ok();
   test->average = smoothing * test->average + (1 - smoothing) * loss;
   const double mean =
@@ -137,7 +139,8 @@ static void print_test(const rate_test *test) {
            rate_of(test, lowest) / 10, rate_of(test, lowest));
 }
 
-int cli_train_find_rate(const cli_syntax *syntax, const train_flags *flags) {
+int cli_train_find_rate(const cli_syntax *syntax, const train_flags *flags,
+                        cli_train_call run, void *user) {
   rate_test test = {.steps = flags->asked.steps != 0 ? flags->asked.steps
                                                      : DEFAULT_STEPS};
   if (!read_range(flags->find_lr, &test) || !check_flags(flags))
@@ -157,6 +160,7 @@ int cli_train_find_rate(const cli_syntax *syntax, const train_flags *flags) {
                      .ends_at_nan = true};
   train_flags one = *flags;
   one.again = &again;
+  one.find_lr = NULL;
   one.quiet = true;
   one.asked.learning_rate = test.low;
   one.asked.steps = test.steps;
@@ -165,7 +169,7 @@ int cli_train_find_rate(const cli_syntax *syntax, const train_flags *flags) {
   one.asked.keep_best = one.asked.stop_early = NULL;
   one.asked.patience = 0;
   one.asked.min_delta = 0;
-  const int code = cli_train_run(syntax, &one);
+  const int code = run(syntax, &one, user);
   if (code == CLI_OK && test.count == 0)
     cli_say("train",
             "the loss is no number at the first rate, %g: try a lower "

@@ -22,9 +22,10 @@ void cli_spread_print(const cli_spread *all) {
          all->low, all->high, (long long)all->count);
 }
 
-int cli_train_seeds(const cli_syntax *syntax, const train_flags *flags) {
+int cli_train_seeds(const cli_syntax *syntax, const train_flags *flags,
+                    cli_train_call run, void *user) {
   char metric[64] = "";
-  cli_spread accuracy = {.name = metric}, loss = {.name = "test loss"};
+  cli_spread accuracy = {.name = metric}, loss = {.name = "loss"};
   const int64_t first = flags->asked.seed < 0 ? 0 : flags->asked.seed;
   for (int64_t k = 0; k < flags->seeds; ++k) {
     train_flags one = *flags;
@@ -37,12 +38,14 @@ int cli_train_seeds(const cli_syntax *syntax, const train_flags *flags) {
                (long long)one.asked.seed);
       one.run_folder = folder;
     }
-    const int code = cli_train_run(syntax, &one);
+    const int code = run(syntax, &one, user);
     if (code != CLI_OK) return code;
-    if (!result.tested) continue;
+    if (result.task != NULL && !result.tested) continue;
+    cli_spread_add(&loss, result.test.loss);
+    if (result.task == NULL) continue;  // An estimator's last loss.
+    loss.name = "test loss";
     snprintf(metric, sizeof(metric), "test %s", result.task->metric);
     cli_spread_add(&accuracy, result.test.accuracy);
-    cli_spread_add(&loss, result.test.loss);
   }
   if (cli_leads()) {
     cli_spread_print(&accuracy);

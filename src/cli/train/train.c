@@ -26,12 +26,8 @@ typedef struct session {
   const char *run_folder;    // The user's folder, or `chosen`.
   char chosen[PATH_MAX];
   ls_strategy *strategy;
-  ls_model_type type;  // See cli_run_type.
   ls_model model;
-  ls_dataset *train, *test;
-  cli_classes classes;
-  char *normalization;  // Found in the data; NULL: none.
-  int64_t examples;     // Per epoch.
+  cli_opened set;
   ls_progress *progress;
   ls_train_result result;
 } session;
@@ -85,25 +81,6 @@ static ls_status check_ranks(const session *run) {
       (long long)replicas, ranks->ranks);
 }
 
-// Finds the normalization of a new run. A user's model, which is code, may not
-// know of it.
-static ls_status normalize(const train_flags *flags, const ls_model_type *type,
-                           session *run) {
-  if (!flags->normalize || run->resumed != NULL) return ls_ok();
-  if (cli_is_library(run->config.model))
-    return ls_invalid_argument("--normalize is for models of the library: '%s' "
-                               "is of a shared one",
-                               type->name);
-  if (type->example_dtype == LS_DTYPE_I32)
-    return ls_invalid_argument(
-        "--normalize: model '%s' learns from tokens, which are not normalized",
-        type->name);
-  LS_RETURN_IF_ERROR(
-      cli_find_normalization(type, run->train, &run->normalization));
-  run->config.normalize = run->normalization;
-  return ls_ok();
-}
-
 // Reports the end of a resumed run's schedule if it moves.
 static void tell_schedule(const train_flags *flags, const ls_model_type *type,
                           int64_t steps, const session *run) {
@@ -111,7 +88,7 @@ static void tell_schedule(const train_flags *flags, const ls_model_type *type,
   if (was == NULL || flags->quiet || strcmp(was->schedule, "constant") == 0)
     return;
   const int64_t before = ls_train_count_steps(
-      type, run->examples, was->batch_size, was->epochs, was->steps);
+      type, run->set.examples, was->batch_size, was->epochs, was->steps);
   if (steps != before)
     cli_say("train",
             "the %s schedule ends at step %lld, not %lld: the learning rate of "
@@ -123,49 +100,27 @@ static void tell_schedule(const train_flags *flags, const ls_model_type *type,
 static ls_status train_prepare(const train_flags *flags,
                                const ls_model_type *type, session *run) {
   const ls_train_config *config = &run->config;
-  run->classes = (cli_classes){.names = config->classes,
-                               .may_find = run->resumed == NULL,
-                               .one_hot = config->one_hot,
-                               .categories = config->categories,
-                               .bytes = config->bytes};
   if (run->strategy == NULL)
     LS_RETURN_IF_ERROR(ls_mirrored_strategy_create(
         &(ls_mirrored_options){.num_replicas = LS_SOME(config->replicas)},
         &run->strategy));
   LS_RETURN_IF_ERROR(check_ranks(run));
-  const cli_data data = {.data = run->data,
-                         .test = run->test_data,
-                         .features = config->features,
-                         .split = config->split,
-                         .command =
-                             flags->quiet || !cli_leads() ? NULL : "train",
-                         .classes = &run->classes};
-  if (run->resumed == NULL) cli_find_sizes(&data, type, &run->config);
-  LS_RETURN_IF_ERROR(cli_run_type(config, &type, &run->type));
-  LS_RETURN_IF_ERROR(cli_open_data(&data, type, &run->train, &run->test));
-  if (run->classes.found != NULL) run->config.classes = run->classes.found;
-  if (run->classes.found_categories != NULL)
-    run->config.categories = run->classes.found_categories;
-  if (run->classes.bytes != NULL) run->config.bytes = run->classes.bytes;
-  LS_RETURN_IF_ERROR(
-      ls_status_annotate(ls_train_check_data(type, run->train),
-                         "--data synthetic generates examples that fit"));
-  LS_RETURN_IF_ERROR(ls_train_count_examples(run->train, &run->examples));
-  if (flags->asked.batch_size > run->examples)
-    return ls_invalid_argument(
-        "--batch-size is %lld, but the data have %lld examples to train on: "
-        "give %lld or less",
-        (long long)flags->asked.batch_size, (long long)run->examples,
-        (long long)run->examples);
-  const int64_t steps = ls_train_count_steps(
-      type, run->examples, config->batch_size, config->epochs, config->steps);
-  LS_RETURN_IF_ERROR(normalize(flags, type, run));
-  LS_RETURN_IF_ERROR(cli_augment(config, &run->train));
-  if (config->test_steps > 0 && run->test != NULL)
-    run->test = ls_dataset_take(run->test,
-                                config->test_steps * (config->batch_size > 0
-                                                          ? config->batch_size
-                                                          : type->batch_size));
+  cli_opened *set = &run->set;
+  *set = (cli_opened){.data = run->data,
+                      .test = run->test_data,
+                      .is_new = run->resumed == NULL,
+                      .command = flags->quiet || !cli_leads() ? NULL : "train",
+                      .config = &run->config,
+                      .type = type};
+  LS_RETURN_IF_ERROR(cli_open_training(flags, true, set));
+  type = set->type;
+  const int64_t steps = set->steps;
+  LS_RETURN_IF_ERROR(cli_augment(config, &run->set.train));
+  if (config->test_steps > 0 && run->set.tested != NULL)
+    run->set.tested = ls_dataset_take(
+        run->set.tested,
+        config->test_steps *
+            (config->batch_size > 0 ? config->batch_size : type->batch_size));
   if (flags->again != NULL &&
       flags->again->schedule.kind != LS_SCHEDULE_CONSTANT)
     return cli_create_scheduled(config, type, &flags->again->schedule,
@@ -175,7 +130,7 @@ static ls_status train_prepare(const train_flags *flags,
   tell_schedule(flags, type, steps, run);
   if (cli_device.name == NULL || strcmp(cli_device.name, "cpu") == 0)
     LS_RETURN_IF_ERROR(
-        cli_check_room(&run->model, config->batch_size, run->examples));
+        cli_check_room(&run->model, config->batch_size, run->set.examples));
   return flags->quiet || !cli_leads()
              ? ls_ok()
              : cli_progress_open(run->runtime, &run->progress);
@@ -263,9 +218,9 @@ static ls_status train_from(const train_flags *flags,
   return ls_train(
       &(ls_train_options){.model = &run->model,
                           .strategy = run->strategy,
-                          .train = run->train,
-                          .num_examples = run->examples,
-                          .test = run->test,
+                          .train = run->set.train,
+                          .num_examples = run->set.examples,
+                          .test = run->set.tested,
                           .batch_size = config->batch_size,
                           .epochs = config->epochs,
                           .steps = config->steps,
@@ -339,7 +294,8 @@ static ls_status train_model(const train_flags *flags,
   tell_ranks(run);
   const cli_again *again = flags->again;
   if (again != NULL && again->check != NULL)
-    LS_RETURN_IF_ERROR(again->check(again->check_user, run->train, run->test));
+    LS_RETURN_IF_ERROR(
+        again->check(again->check_user, run->set.train, run->set.tested));
   if (again != NULL && again->is_checked) return ls_ok();
   const ls_train_stop *stop = cli_signals_defer((unsigned)flags->grace);
   if (run->run_folder == NULL && flags->again == NULL) {
@@ -358,10 +314,7 @@ static ls_status train_model(const train_flags *flags,
 static void train_end(session *run) {
   ls_progress_destroy(run->progress);
   ls_model_destroy(&run->model);
-  ls_dataset_release(run->train);
-  ls_dataset_release(run->test);
-  cli_classes_release(&run->classes);
-  cli_release(run->normalization);
+  cli_close_training(&run->set);
 }
 
 static int print_result(const train_flags *flags, const session *run) {
@@ -526,9 +479,11 @@ static int run_train(const cli_syntax *syntax, train_flags *flags, void *user) {
   const int code = cli_train_restart(flags);
   if (code != CLI_OK) return code;
   if (!cli_train_check(flags)) return CLI_USAGE;
-  if (flags->find_lr != NULL) return cli_train_find_rate(syntax, flags);
-  return flags->seeds > 1 ? cli_train_seeds(syntax, flags)
-                          : cli_train_run(syntax, flags);
+  if (flags->find_lr != NULL)
+    return cli_train_find_rate(syntax, flags, run_train, NULL);
+  return flags->seeds > 1 && flags->result == NULL
+             ? cli_train_seeds(syntax, flags, run_train, NULL)
+             : cli_train_run(syntax, flags);
 }
 
 int cli_train(int argc, char **argv) {

@@ -293,3 +293,67 @@ ls_train_config cli_train_resumed(const cli_syntax *syntax,
   }
   return config;
 }
+
+// ---- Data ------------------------------------------------------------------
+// Finds the normalization of a new run. A user's model, which is code, may not
+// know of it.
+static ls_status normalize(cli_opened *set) {
+  const ls_model_type *type = set->type;
+  if (cli_is_library(set->config->model))
+    return ls_invalid_argument("--normalize is for models of the library: '%s' "
+                               "is of a shared one",
+                               type->name);
+  if (type->example_dtype == LS_DTYPE_I32)
+    return ls_invalid_argument(
+        "--normalize: model '%s' learns from tokens, which are not normalized",
+        type->name);
+  LS_RETURN_IF_ERROR(
+      cli_find_normalization(type, set->train, &set->normalization));
+  set->config->normalize = set->normalization;
+  return ls_ok();
+}
+
+ls_status cli_open_training(const train_flags *flags, bool tests,
+                            cli_opened *io) {
+  ls_train_config *config = io->config;
+  const int64_t batch = flags->asked.batch_size;
+  io->classes = (cli_classes){.names = config->classes,
+                              .may_find = io->is_new,
+                              .one_hot = config->one_hot,
+                              .categories = config->categories,
+                              .bytes = config->bytes};
+  const cli_data data = {.data = io->data,
+                         .test = io->test,
+                         .features = config->features,
+                         .split = config->split,
+                         .command = io->command,
+                         .classes = &io->classes};
+  if (io->is_new) cli_find_sizes(&data, io->type, config);
+  LS_RETURN_IF_ERROR(cli_run_type(config, &io->type, &io->adapted));
+  LS_RETURN_IF_ERROR(
+      cli_open_data(&data, io->type, &io->train, tests ? &io->tested : NULL));
+  if (io->classes.found != NULL) config->classes = io->classes.found;
+  if (io->classes.found_categories != NULL)
+    config->categories = io->classes.found_categories;
+  if (io->classes.bytes != NULL) config->bytes = io->classes.bytes;
+  LS_RETURN_IF_ERROR(
+      ls_status_annotate(ls_train_check_data(io->type, io->train),
+                         "--data synthetic generates examples that fit"));
+  LS_RETURN_IF_ERROR(ls_train_count_examples(io->train, &io->examples));
+  if (batch > io->examples)
+    return ls_invalid_argument(
+        "--batch-size is %lld, but the data have %lld examples to train on: "
+        "give %lld or less",
+        (long long)batch, (long long)io->examples, (long long)io->examples);
+  io->steps = ls_train_count_steps(io->type, io->examples, config->batch_size,
+                                   config->epochs, config->steps);
+  return flags->normalize && io->is_new ? normalize(io) : ls_ok();
+}
+
+void cli_close_training(cli_opened *set) {
+  ls_dataset_release(set->train);
+  ls_dataset_release(set->tested);
+  cli_classes_release(&set->classes);
+  cli_release(set->normalization);
+  *set = (cli_opened){0};
+}

@@ -104,16 +104,36 @@ int cli_train_read_config(const cli_syntax *syntax, int argc, char **argv,
                           const train_flags *defaults, train_flags *flags,
                           char **out_text);
 
+typedef int (*cli_train_call)(const cli_syntax *syntax, train_flags *flags,
+                              void *user);
 // A command with the flags of train, and more.
 typedef struct cli_train_words {
   // Words of the command. Its own flags follow those of train; with an
   // `operand_form` the operand is the model.
   cli_syntax syntax;
-  int (*run)(const cli_syntax *syntax, train_flags *flags, void *user);
+  cli_train_call run;
   void *user;
 } cli_train_words;
 // Reads the flags and calls `run`; returns an exit code.
 int cli_with_train_flags(const cli_train_words *words, int argc, char **argv);
+
+// The data of a training, and what is found in them.
+typedef struct cli_opened {
+  const char *data, *test;    // As the user has named them.
+  bool is_new;                // Sizes, classes and means are to be found.
+  const char *command;        // Reports resizing; NULL: silent.
+  ls_train_config *config;    // Is completed.
+  const ls_model_type *type;  // Becomes `adapted`, if need be: cli_run_type.
+  ls_model_type adapted;
+  cli_classes classes;
+  char *normalization;
+  ls_dataset *train, *tested;
+  int64_t examples, steps;  // Per epoch; of the whole training.
+} cli_opened;
+// Opens them; close them even after a failure. It must not move.
+ls_status cli_open_training(const train_flags *flags, bool tests,
+                            cli_opened *io);
+void cli_close_training(cli_opened *set);  // Accepts a zeroed one.
 
 // Lets a run that was started again, or has --resume auto, resume or begin
 // anew; returns an exit code.
@@ -121,10 +141,13 @@ int cli_train_restart(train_flags *flags);
 // Trains, or makes steps again, as the flags say; returns an exit code.
 int cli_train_run(const cli_syntax *syntax, train_flags *flags);
 // Trains with rates that grow from step to step, and prints how the loss
-// follows them and which rate to take.
-int cli_train_find_rate(const cli_syntax *syntax, const train_flags *flags);
-// Trains once for each of several seeds, and prints the mean results.
-int cli_train_seeds(const cli_syntax *syntax, const train_flags *flags);
+// follows them and which rate to take. `run` is the command's.
+int cli_train_find_rate(const cli_syntax *syntax, const train_flags *flags,
+                        cli_train_call run, void *user);
+// Trains once for each of several seeds, by the command's `run`, which sets
+// `result` of the flags; prints the mean results.
+int cli_train_seeds(const cli_syntax *syntax, const train_flags *flags,
+                    cli_train_call run, void *user);
 
 // Spread of several runs' values of a metric.
 typedef struct cli_spread {

@@ -19,10 +19,6 @@ ls_status ls_judges_init(ls_judges *self, const ls_eval_spec *eval) {
       "keep_best of evaluations");
 }
 
-bool ls_judges_any(const ls_judges *self) {
-  return self->keep.metric.name[0] != '\0';  // Stopping keeps the best.
-}
-
 // Counts a value as event files have it, so that a resumed training, which
 // reads those, ends at the same step.
 static void judge_count(ls_judge *self, int64_t step, double value) {

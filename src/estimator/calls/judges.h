@@ -21,7 +21,9 @@ typedef struct ls_judges {
 // Reads the rules of an evaluation.
 //   LS_INVALID_ARGUMENT  names the field that is wrong.
 LS_MUST_USE ls_status ls_judges_init(ls_judges *self, const ls_eval_spec *eval);
-bool ls_judges_any(const ls_judges *self);
+static inline bool ls_judges_any(const ls_judges *self) {
+  return self->keep.metric.name[0] != '\0';  // Stopping keeps the best.
+}
 // Recalls earlier evaluations, up to `step`, from their event files.
 LS_MUST_USE ls_status ls_judges_recall(ls_judges *self, const ls_estimator *of,
                                        const char *evaluation, int64_t step);

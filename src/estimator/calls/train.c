@@ -7,7 +7,6 @@
 #include "base/values/nest_internal.h"
 #include "distribute/values/values.h"
 #include "estimator/calls/job.h"
-#include "estimator/hooks/lines_hook.h"
 #include "estimator/hooks/progress_hooks.h"
 #include "lockstep/ops.h"
 #include "train/folder/run_folder.h"

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "estimator/hooks/lines_hook.h"
-
 #include <math.h>
 
+#include "estimator/hooks/progress_hooks.h"
 #include "runtime/store.h"
 #include "train/folder/run_folder.h"
 #include "train/hooks/saving.h"

@@ -3,7 +3,7 @@
 #ifndef LS_ESTIMATOR_HOOKS_PROGRESS_HOOKS_H_
 #define LS_ESTIMATOR_HOOKS_PROGRESS_HOOKS_H_
 
-#include "lockstep/estimator_config.h"
+#include "lockstep/estimator.h"
 #include "lockstep/events.h"
 #include "lockstep/hook.h"
 
@@ -27,5 +27,22 @@ LS_MUST_USE ls_status ls_examples_hook(ls_opt log_steps, int64_t steps_per_run,
 LS_MUST_USE ls_status ls_moving_step_hook(const char *train_op,
                                           int64_t steps_per_run,
                                           ls_hook **out_hook);
+
+// Options of lines and reports.
+typedef struct ls_lines_options {
+  ls_training_lines wanted;
+  const char *folder;  // The run's. Lent, like the variables.
+  ls_variable *const *variables;
+  size_t num_variables;
+  int64_t num_steps, steps_per_run;
+  double batch_size;
+  bool tests_again;  // A training that goes on repeats the evaluation there.
+} ls_lines_options;
+
+// Makes a hook that cuts the lines of later steps off when a session is made,
+// and adds lines and makes reports. It stands before the saver, so that a
+// checkpoint has the lines of its steps.
+LS_MUST_USE ls_status ls_lines_hook(const ls_lines_options *options,
+                                    ls_hook **out_hook);
 
 #endif  // LS_ESTIMATOR_HOOKS_PROGRESS_HOOKS_H_
