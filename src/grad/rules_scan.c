@@ -15,8 +15,8 @@ static scan scan_of(const ls_node *node) {
                 .reverse = ls_node_int(node, LS_ATTR_ID_REVERSE) != 0};
 }
 
-// Shifts `x` by one along the axis: the result at i is the element at i + 1 or,
-// if not `later`, at i - 1; zero beyond the end.
+// Shifts `x` by one along the axis: the result at i is the element at i - 1 or,
+// if not `later`, at i + 1; zero beyond the end.
 static ls_tensor shifted(ls_tensor x, int axis, bool later) {
   const int32_t rank = ls_tensor_shape(x).rank;
   ls_shape low = {.rank = rank}, high = {.rank = rank};
