@@ -246,7 +246,7 @@ static void run_step(ls_kernel_loop loop, const ls_kernel_call *call,
       loop(call, b, b + n < blocks ? b + n : blocks);
 }
 
-// Nothing behind the scratch is written.
+// Nothing behind the scratch, or what the steps share, is written.
 enum { GUARD = 4096 };
 
 static void expect_guard(const unsigned char *guard) {
@@ -257,9 +257,9 @@ static void expect_guard(const unsigned char *guard) {
 static void run(const loop_case *c, const ls_kernel_plan *plan,
                 const void *const *in, void *const *out, cut how) {
   HEAP(char, scratch) = allocate(plan->scratch + GUARD);
-  HEAP(void, shared) = allocate(plan->shared);
+  HEAP(char, shared) = allocate(plan->shared + GUARD);
   memset(scratch, 0xA5, plan->scratch + GUARD);
-  memset(shared, 0xA5, plan->shared);
+  memset(shared, 0xA5, plan->shared + GUARD);
   const void *ins[LOOP_CASE_OPERANDS + 1];
   void *outs[OUTPUTS + 1];
   ls_kernel_call call = {
@@ -284,6 +284,7 @@ static void run(const loop_case *c, const ls_kernel_plan *plan,
   call.out = out + plan->first_outputs;
   run_step(plan->loop, &call, plan->blocks, how);
   expect_guard((const unsigned char *)scratch + plan->scratch);
+  expect_guard((const unsigned char *)shared + plan->shared);
 }
 
 static void expect_bytes(const loop_case *c, const prepared *p,
