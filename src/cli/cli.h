@@ -416,7 +416,9 @@ typedef struct cli_classes {
   // As in ls_train_config; NULL or "": none, unknown.
   const char *one_hot, *categories;
   char *found_categories;  // Like `found`.
-  const char *bytes;       // As in ls_train_config; NULL or "": unknown.
+  // As in ls_train_config; NULL or "": unknown.
+  const char *columns, *bytes;
+  char *found_columns;  // Like `found`.
 } cli_classes;
 // Releases what was found.
 void cli_classes_release(cli_classes *classes);

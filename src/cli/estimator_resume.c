@@ -70,6 +70,7 @@ static const entry entries[] = {
     FOUND_IN_DATA(inputs, CLI_COUNT),
     FOUND_IN_DATA(classes, CLI_TEXT),
     FOUND_IN_DATA(categories, CLI_TEXT),
+    FOUND_IN_DATA(columns, CLI_TEXT),
     FOUND_IN_DATA(bytes, CLI_TEXT),
     FOUND_IN_DATA(normalize, CLI_TEXT),
 };

@@ -25,6 +25,7 @@ static cli_data training_data(cli_classes *classes) {
   classes->names = config->classes;
   classes->one_hot = config->one_hot;
   classes->categories = config->categories;
+  classes->columns = config->columns;
   classes->bytes = config->bytes;
   return (cli_data){.data = config->data,
                     .test = config->test,

@@ -111,6 +111,15 @@ sed 's/^\([0-9]*\),/\1.0,/' bytes.csv >same.csv
 "$lockstep" eval runs/some --data same.csv >same.txt 2>err.txt
 cmp -s same.txt out.txt || fail "whole numbers are bytes"
 
+# Columns with names may have another order than in the training.
+awk -F , '{ print $2 "," $3 "," $1 }' same.csv >turned.csv
+sed -n 's/\(.*\),\(.*\),\(.*\)/{"label":\3,"b":\2,"a":\1}/; 2,$p' same.csv \
+  >turned.jsonl
+for data in turned.csv turned.jsonl; do
+  "$lockstep" eval runs/some --data $data >out.txt 2>err.txt
+  cmp -s same.txt out.txt || fail "$data has other columns"
+done
+
 # No class becomes another one by its low bits.
 printf '1,2,0\n3,4,4294967296\n' >far.csv
 ends 1 "model 'tiny' has 4 classes, which count from 0 (example 1 of" train \

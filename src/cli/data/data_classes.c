@@ -19,6 +19,7 @@ struct cli_class_list {
 void cli_classes_release(cli_classes *classes) {
   cli_release(classes->found);
   cli_release(classes->found_categories);
+  cli_release(classes->found_columns);
 }
 
 void cli_class_list_release(cli_class_list *list) {

@@ -84,6 +84,79 @@ static ls_status find_labels(const cli_files *files, cli_sheet *table,
   return ls_ok();
 }
 
+// Finds the columns of the training's examples by their names, in its order.
+// Returns their number; 0: they are not known, or not all there.
+static size_t find_known(const cli_sheet *table, const cli_classes *classes,
+                         size_t *places) {
+  const int64_t count =
+      classes != NULL ? cli_classes_count(classes->columns) : 0;
+  if (!table->header || count > (int64_t)table->count) return 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const ls_bytes name = cli_class_name(classes->columns, i);
+    size_t at = 0;
+    while (at < table->count &&
+           (strlen(table->columns[at].name) != name.size ||
+            memcmp(table->columns[at].name, name.data, name.size) != 0))
+      ++at;
+    if (at == table->count) return 0;
+    places[i] = at;
+  }
+  return (size_t)count;
+}
+
+// Corrects a guessed label that the training had as a part of examples: returns
+// the only other column.
+static size_t correct_label(const cli_sheet *table,
+                            const cli_pair_request *request,
+                            const size_t *places, size_t known, size_t label) {
+  bool is_known = false;
+  size_t sum = table->count * (table->count - 1) / 2;
+  for (size_t i = 0; i < known; ++i) {
+    is_known |= places[i] == label;
+    sum -= places[i];
+  }
+  if (is_known && known + 1 == table->count) return sum;
+  return is_known && known == table->count && request->no_labels ? no_label
+                                                                 : label;
+}
+
+// Gives the columns of examples the training's order, if they are the same.
+static void order_columns(const size_t *places, size_t known,
+                          table_choice *choice) {
+  bool fits = known == choice->count;
+  for (size_t i = 0; i < known; ++i)
+    fits = fits && !is_label(choice, places[i]);
+  if (fits) memcpy(choice->items, places, known * sizeof(*places));
+}
+
+// Keeps the columns of the training's examples: names that are all others.
+static ls_status keep_columns(const cli_sheet *table,
+                              const table_choice *choice,
+                              cli_classes *classes) {
+  enum { MOST = 1 << 15 };
+  size_t size = 1;
+  if (classes == NULL || !classes->may_find || !table->header ||
+      cli_classes_count(classes->columns) > 0)
+    return ls_ok();
+  for (size_t i = 0; i < choice->count; ++i) {
+    const char *name = table->columns[choice->items[i]].name;
+    for (size_t k = 0; k < i; ++k)
+      if (strcmp(name, table->columns[choice->items[k]].name) == 0)
+        return ls_ok();
+    size += strlen(name) + 1;
+    if (name[0] == '\0' || strchr(name, '\n') != NULL || size > MOST)
+      return ls_ok();
+  }
+  char *names = cli_allocate(size), *at = names;
+  if (names == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < choice->count; ++i)
+    at += sprintf(at, "%s%s", i > 0 ? "\n" : "",
+                  table->columns[choice->items[i]].name);
+  cli_release(classes->found_columns);
+  classes->columns = classes->found_columns = names;
+  return ls_ok();
+}
+
 // Chooses the columns: those of the flag; examples are all but the labels if it
 // names none.
 static ls_status choose_columns(const cli_files *files,
@@ -92,8 +165,11 @@ static ls_status choose_columns(const cli_files *files,
   const cli_features *features = request->features;
   const size_t named =
       features->count > 0 ? features->count - features->num_labels : 0;
+  CLI_OWN_ARRAY_OR_RETURN(size_t, places, table->count);
+  const size_t known = find_known(table, request->classes, places);
   if (features->count == 0) {
-    choice->labels[0] = guess_label(table, request);
+    choice->labels[0] = correct_label(table, request, places, known,
+                                      guess_label(table, request));
     choice->num_labels = choice->labels[0] != no_label;
   } else {
     LS_RETURN_IF_ERROR(find_labels(files, table, request, choice));
@@ -106,10 +182,12 @@ static ls_status choose_columns(const cli_files *files,
   for (size_t i = 0; rest && i < table->count; ++i) {
     if (!is_label(choice, i)) choice->items[choice->count++] = i;
   }
+  if (rest) order_columns(places, known, choice);
   for (size_t i = 0; !rest && i < named; ++i)
     LS_RETURN_IF_ERROR(cli_sheet_find(files, table, features->items[i].name,
                                       &choice->items[choice->count++]));
-  if (choice->count > 0) return ls_ok();
+  if (choice->count > 0)
+    return keep_columns(table, choice, request->classes);
   return ls_invalid_argument(
       "'%s' has one column, '%s'; examples need others besides the label",
       files->first, table->columns[choice->labels[0]].name);

@@ -354,6 +354,7 @@ static ls_status open_run_data(const cli_data *request,
   cli_classes classes = {.names = config->classes,
                          .one_hot = config->one_hot,
                          .categories = config->categories,
+                         .columns = config->columns,
                          .bytes = config->bytes};
   cli_data data = *request;
   if (!is_other) data.data = config->data;

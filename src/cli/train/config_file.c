@@ -123,8 +123,8 @@ static bool is_replaced(const config_file *file, const char *name) {
 // an edited file has no more, the classes of the data and the size of examples.
 static bool is_found(const char *name) {
   return strcmp(name, "crc32c") == 0 || strcmp(name, "classes") == 0 ||
-         strcmp(name, "categories") == 0 || strcmp(name, "bytes") == 0 ||
-         strcmp(name, "inputs") == 0;
+         strcmp(name, "categories") == 0 || strcmp(name, "columns") == 0 ||
+         strcmp(name, "bytes") == 0 || strcmp(name, "inputs") == 0;
 }
 
 // Checks that a file of an estimator's run is for that estimator.

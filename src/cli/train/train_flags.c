@@ -321,6 +321,7 @@ ls_status cli_open_training(const train_flags *flags, bool tests,
                               .may_find = io->is_new,
                               .one_hot = config->one_hot,
                               .categories = config->categories,
+                              .columns = config->columns,
                               .bytes = config->bytes};
   const cli_data data = {.data = io->data,
                          .test = io->test,
@@ -335,6 +336,8 @@ ls_status cli_open_training(const train_flags *flags, bool tests,
   if (io->classes.found != NULL) config->classes = io->classes.found;
   if (io->classes.found_categories != NULL)
     config->categories = io->classes.found_categories;
+  if (io->classes.found_columns != NULL)
+    config->columns = io->classes.found_columns;
   if (io->classes.bytes != NULL) config->bytes = io->classes.bytes;
   LS_RETURN_IF_ERROR(
       ls_status_annotate(ls_train_check_data(io->type, io->train),
