@@ -52,7 +52,8 @@ typedef struct job {
   int kills;       // Signals sent to it in vain.
 } job;
 
-static volatile sig_atomic_t stop_signal;
+static volatile sig_atomic_t stop_signal;  // The first one.
+static volatile sig_atomic_t num_signals;
 
 // ---- Finding mpirun --------------------------------------------------------
 static bool is_on_path(const char *path, const char *name) {
@@ -241,16 +242,16 @@ static void lose_patience(job *self) {
   self->due += patience;
 }
 
-static void pass_stop(const job *self, bool *passed) {
-  if (stop_signal == 0 || *passed) return;
-  *passed = true;
-  // mpirun forwards this one to the ranks, which take it for a SIGTERM.
-  (void)kill(self->child, SIGUSR1);
+// Passes signals on: a second one ends ranks that are saving, as it does without
+// mpirun; with more, mpirun ends those that go on all the same.
+static void pass_stop(const job *self, int *passed) {
+  for (; *passed < num_signals; ++*passed)
+    // mpirun forwards this one to the ranks, which take it for a SIGTERM.
+    (void)kill(self->child, *passed < 2 ? SIGUSR1 : SIGTERM);
 }
 
 static int wait_for_job(job *self) {
-  int status = 0;
-  bool passed = false;
+  int status = 0, passed = 0;
   struct pollfd reader = {.fd = self->errors, .events = POLLIN};
   for (bool goes_on = true; goes_on;) {
     const int ready = poll(&reader, 1, 100);
@@ -314,6 +315,7 @@ static int run_job(job *self) {
 // ---- The command -----------------------------------------------------------
 static void request_stop(int number) {
   if (stop_signal == 0) stop_signal = number;
+  ++num_signals;
 }
 
 static void catch_signals(void) {

@@ -25,7 +25,11 @@ tells) [ "$rank" != 0 ] || exit 4
 dies) [ "$rank" != 1 ] || [ "$LS_RESTART" -ge "$2" ] || kill -9 $$ ;;
 esac
 trap 'echo "rank $rank stops"; exit 0' TERM
+# Stops at the second signal.
+[ "$1" != stays ] ||
+  trap ': >"first.$rank"; trap "echo rank $rank stops; exit 0" TERM' TERM
 count=0
+[ "$1" != stays ] || set -- waits
 [ "$1" != waits ] || : >"waits.$rank"
 [ "$1" != waits ] || count=-600
 while [ $count -lt 3 ]; do
@@ -66,6 +70,13 @@ launches_all() {
   rm -f waits.*
   starts 3 0 sh ../ranked.sh waits
   waits_for test -e waits.0 -a -e waits.1 -a -e waits.2
+  stops 130
+  says 'rank [012] stops' out.txt 3
+  rm -f waits.* first.*
+  starts 3 0 sh ../ranked.sh stays
+  waits_for test -e waits.0 -a -e waits.1 -a -e waits.2
+  kill -s INT $process
+  waits_for test -e first.0 -a -e first.1 -a -e first.2
   stops 130
   says 'rank [012] stops' out.txt 3
 }
