@@ -111,10 +111,14 @@ static size_t try_spans(const trial *t) {
 
 // ---- Windows ---------------------------------------------------------------
 static size_t try_window_max(const trial *t) {
-  const int64_t n = (int64_t)t->count;
-  t->table->windows->max(t->out, t->in[0], n);
-  t->table->windows->max_of_four(part(t, t->count), t->in, n);
-  return 2 * t->count;
+  const ls_cpu_taps taps = {.count = 4,
+                            .pixels = 1,
+                            .channels = t->count,
+                            .x = t->in,
+                            .y = t->out,
+                            .takes_largest = true};
+  t->table->taps_f32->multiply(&taps);
+  return t->count;
 }
 static size_t try_window_compare(const trial *t) {
   const int64_t n = (int64_t)t->count;
