@@ -74,6 +74,7 @@ static void finish(program *p, int64_t count) {
                         .chains = p->kernels->chains};
   for (uint8_t i = 0; i < MEMORY; ++i)
     p->fused.sizes[i] = is_number(i) ? 0 : sizeof(float);
+  p->fused.tile = ls_fused_tile(&p->fused);
   ls_arena_init(&p->arena, ls_allocator_system());
   assert_true(ls_chain_steps(&p->arena, p->fused.chains, p->steps, p->num_steps,
                              MEMORY));
