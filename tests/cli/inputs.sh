@@ -120,6 +120,12 @@ for data in turned.csv turned.jsonl; do
   cmp -s same.txt out.txt || fail "$data has other columns"
 done
 
+# Standard input is read whole, or not at all.
+awk 'BEGIN { for (i = 0; i < 50000; ++i) print i ",1," i % 2 }' >long.csv
+(trap '' XFSZ && ulimit -f 100 && "$lockstep" data - <long.csv) >out.txt \
+  2>err.txt
+grep -q "cannot copy standard input" err.txt || fail "a part of it is read"
+
 # No class becomes another one by its low bits.
 printf '1,2,0\n3,4,4294967296\n' >far.csv
 ends 1 "model 'tiny' has 4 classes, which count from 0 (example 1 of" train \

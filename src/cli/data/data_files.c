@@ -19,9 +19,10 @@ static ls_status keep_input(void) {
   CLI_OWN(FILE, copy) = fdopen(memfd_create("stdin", MFD_CLOEXEC), "w");
   char block[1 << 14];
   size_t size = 0;
-  while (copy != NULL && (size = fread(block, 1, sizeof(block), stdin)) > 0)
-    fwrite(block, 1, size, copy);
-  is_kept = copy != NULL && !ferror(stdin) && fflush(copy) == 0 &&
+  bool is_whole = copy != NULL;
+  while (is_whole && (size = fread(block, 1, sizeof(block), stdin)) > 0)
+    is_whole = fwrite(block, 1, size, copy) == size;
+  is_kept = is_whole && !ferror(stdin) && fflush(copy) == 0 &&
             dup2(fileno(copy), STDIN_FILENO) == STDIN_FILENO;
   return is_kept ? ls_ok()
                  : LS_STATUS(LS_UNAVAILABLE, "cannot copy standard input: %s",
