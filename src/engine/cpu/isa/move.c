@@ -11,7 +11,7 @@
 // more bytes than SHORT are copied by memcpy, of more than LONG by vectors:
 // memcpy repeats bytes there, which takes some processors ten times as long at
 // some distances.
-enum { FEW = 9, SHORT = 16, LONG = 2048 };
+enum { FEW = 9, SHORT = 16, LONG = 4096 };
 typedef char line __attribute__((vector_size(64), aligned(1), may_alias));
 
 // A call, so that the loops for short rows stay as they are.

@@ -2,15 +2,16 @@
 #include "engine/cpu/kernels/element/chain.h"
 
 // Bytes of a tile's registers and of one array in the first cache.
-enum { TILE_BYTES = 20 << 10, MOST_TILE = 2048 };
+enum { TILE_BYTES = 24 << 10, MOST_TILE = 2048 };
 
 int64_t ls_fused_tile(const ls_fused *fused) {
-  for (uint32_t i = 0; i < fused->num_steps; ++i)
-    if (fused->steps[i].work->half != LS_DTYPE_NONE) return LS_CHUNK;
   const int64_t arrays = fused->num_streamed + fused->num_registers + 1;
-  const int64_t fits = TILE_BYTES / (8 * arrays);
-  return ls_max_i64(LS_CHUNK, ls_min_i64(MOST_TILE, fits / LS_CHAIN_ELEMENTS *
-                                                        LS_CHAIN_ELEMENTS));
+  int64_t tile = LS_CHUNK;
+  for (uint32_t i = 0; i < fused->num_steps; ++i)
+    if (fused->steps[i].work->half != LS_DTYPE_NONE) return tile;
+  while (2 * tile <= ls_min_i64(MOST_TILE, TILE_BYTES / (8 * arrays)))
+    tile *= 2;
+  return tile;
 }
 
 // Registers are 48 floats further apart than they are long, so that no two
