@@ -13,7 +13,9 @@
 #include "engine/cpu/kernels/kernel.h"
 
 // Bytes of a unit's copies, unless they are of 16 channels or fewer.
-enum { UNIT_BYTES = 512 << 10 };
+enum { UNIT_BYTES = 2 << 20 };
+// Channels from which windows of 2 by 2 are handled one by one.
+enum { MANY_CHANNELS = 32 };
 
 // ---- Rows ------------------------------------------------------------------
 // Define functions of ls_cpu_windows for double.
@@ -243,23 +245,30 @@ static void find_maxima(const max_work *w, const int64_t *at) {
 }
 
 // ---- Images ----------------------------------------------------------------
-// Gives dy of a line of windows of 2 by 2 to the elements.
+// Gives dy of a line of windows of 2 by 2 to the elements: window by window if
+// lines are not copied.
 static void give_fours(const max_work *w, const int64_t *at) {
   const max_params *self = w->self;
   const ls_conv_dim *dim = self->conv.dim;
   const size_t position = (size_t)w->count * self->types.wide;
   const size_t phase = (size_t)self->slots * position;
   const size_t line = (size_t)self->phases * phase;
-  const size_t from = (size_t)(at[1] * dim[1].stride) * line;
-  const size_t places[] = {from, from + phase, from + line,
-                           from + line + phase};
-  const void *x[4];
-  void *dx[4];
-  for (int i = 0; i < 4; ++i) {
-    x[i] = w->x + places[i];
-    dx[i] = w->dx + places[i];
+  const size_t right = self->copies ? phase : position;
+  const int64_t windows = self->copies ? 1 : dim[2].out;
+  for (int64_t o = 0; o < windows; ++o) {
+    const size_t from = (size_t)(at[1] * dim[1].stride) * line +
+                        (size_t)(o * dim[2].stride) * position;
+    const size_t places[] = {from, from + right, from + line,
+                             from + line + right};
+    const void *x[4];
+    void *dx[4];
+    for (int i = 0; i < 4; ++i) {
+      x[i] = w->x + places[i];
+      dx[i] = w->dx + places[i];
+    }
+    self->rows->give_four(dx, x, w->y + (size_t)o * position,
+                          dim[2].out / windows * w->count);
   }
-  self->rows->give_four(dx, x, w->y, dim[2].out * w->count);
 }
 
 static void give_image(max_work *w) {
@@ -275,8 +284,11 @@ static void give_image(max_work *w) {
   if (!self->tile) memset(w->dx, 0, (size_t)lines * line);
   for (int64_t o = 0; o < windows; ++o) {
     const int64_t at[] = {o / dim[1].out, o % dim[1].out};
-    load_line(w, w->y, line_at(w, w->call->in[1], windows, o, dim[2].out),
-              dim[2].out, 1, dim[2].out);
+    char *dy = line_at(w, w->call->in[1], windows, o, dim[2].out);
+    if (self->types.half == LS_DTYPE_NONE && w->count == self->channels)
+      w->y = dy;
+    else
+      load_line(w, w->y, dy, dim[2].out, 1, dim[2].out);
     if (self->in_fours) {
       give_fours(w, at);
       continue;
@@ -361,7 +373,9 @@ ls_status kernel_window_max(ls_kernel_plan *plan) {
   self->tile = self->in_fours && covers_input(&self->conv);
   self->channels = x.dim[x.rank - 1];
   const ls_conv_dim *dim = self->conv.dim;
-  self->phases = ls_max_i64(1, ls_min_i64(dim[2].stride, dim[2].in));
+  const bool by_windows = self->in_fours && self->channels >= MANY_CHANNELS;
+  self->phases =
+      by_windows ? 1 : ls_max_i64(1, ls_min_i64(dim[2].stride, dim[2].in));
   self->slots = ls_blocks_of(dim[2].in, self->phases);
   self->copies = self->phases > 1 || self->types.size != self->types.wide;
   const int64_t positions =
