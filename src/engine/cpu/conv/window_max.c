@@ -373,7 +373,8 @@ ls_status kernel_window_max(ls_kernel_plan *plan) {
   self->tile = self->in_fours && covers_input(&self->conv);
   self->channels = x.dim[x.rank - 1];
   const ls_conv_dim *dim = self->conv.dim;
-  const bool by_windows = self->in_fours && self->channels >= MANY_CHANNELS;
+  const bool by_windows =
+      self->in_fours && !self->picks && self->channels >= MANY_CHANNELS;
   self->phases =
       by_windows ? 1 : ls_max_i64(1, ls_min_i64(dim[2].stride, dim[2].in));
   self->slots = ls_blocks_of(dim[2].in, self->phases);
