@@ -282,12 +282,11 @@ static size_t lines_until(const char *text, int64_t step, bool tests_again) {
 // Returns the time up to the last of some lines, which may be cut off.
 static double seconds_of(const char *text, size_t size) {
   static const char key[] = "\"seconds\":";
-  const char *last = NULL;
-  for (const char *at = text;
-       (at = strstr(at, key)) != NULL && at < text + size;
-       at += sizeof(key) - 1)
-    last = at;
-  return last != NULL ? ls_read_f64(last + sizeof(key) - 1, NULL) : 0;
+  const size_t length = sizeof(key) - 1;
+  for (size_t at = size; at-- > 0;)
+    if (size - at > length && memcmp(text + at, key, length) == 0)
+      return ls_read_f64(text + at + length, NULL);
+  return 0;
 }
 
 ls_status ls_run_folder_look_back(ls_run_folder *folder, int64_t step,
