@@ -55,7 +55,8 @@ function(ls_add_test name)
     "CXX=${CMAKE_CXX_COMPILER}"
     "CMAKE_GENERATOR=${CMAKE_GENERATOR}"
     "LS_SANITIZE=${LS_SANITIZE}"
-    "ASAN_OPTIONS=malloc_context_size=10"  # To note all calls takes long.
+    # To note all calls takes long; undefined behaviour traps (flags.cmake).
+    "ASAN_OPTIONS=malloc_context_size=10:handle_sigill=1"
     "UBSAN_OPTIONS=print_stacktrace=1"
     "TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1")
   if(TARGET lockstep_cli)
