@@ -43,7 +43,9 @@ static ls_status make_row(void *user, int64_t index, ls_nest out) {
 
 // Of each host other data, of other sizes; on a CPU that of the first one.
 static ls_nest input_of_host(void *user, ls_input_call *call) {
-  static host_rows hosts[HOSTS] = {{0, counts[0]}, {counts[0], counts[1]}};
+  static host_rows hosts[HOSTS];
+  hosts[0] = (host_rows){0, counts[0]};
+  hosts[1] = (host_rows){counts[0], counts[1]};
   ls_input_deployment at = {0};
   const ls_user_context *context = ls_params_context(call->params);
   const ls_status status =
