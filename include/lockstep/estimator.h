@@ -114,7 +114,7 @@ LS_API const char *
 ls_estimator_last_compile_error(const ls_estimator *estimator);
 
 // ---- Training --------------------------------------------------------------
-// What a training tells of its steps. Zeroed: nothing.
+// Lines and reports of the steps of a training. Zeroed: none.
 typedef struct ls_training_lines {
   // Writes metrics.jsonl in the folder, as ls_train does: a line with the mean
   // loss every 100 steps and at the end, and one for each evaluation of

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which of vectors is the largest, where a NaN is larger than any number.
+// Comparison of vectors, where a NaN is larger than any number.
 
 #ifndef LS_ENGINE_CPU_ISA_POOL_H_
 #define LS_ENGINE_CPU_ISA_POOL_H_
