@@ -79,7 +79,7 @@ static ls_status fill_parts(ls_distributed_iterator *self) {
 
 // ---- Rows of a host ---------------------------------------------------------
 // Reads a host's next batch, when the last batch is used up. A batch that fails
-// has no rows, and is skipped.
+// has no rows, and is skipped: the next step begins with the batch after it.
 ls_status ls_input_read_batch(ls_distributed_iterator *self, size_t host) {
   ls_input_rows *from = &self->rows[host];
   LS_OWN_MEMORY(self->allocator, ls_nest, leaves) = NULL;
@@ -89,9 +89,12 @@ ls_status ls_input_read_batch(ls_distributed_iterator *self, size_t host) {
   if (from->ended) return status;
   ++from->batches;
   from->next = from->rows = 0;
+  from->has_failed = true;
   LS_RETURN_IF_ERROR(status);
   LS_RETURN_IF_ERROR(ls_input_leaves(self, from->batch, &leaves));
-  return ls_input_rows_in(self, leaves, &from->rows);
+  LS_RETURN_IF_ERROR(ls_input_rows_in(self, leaves, &from->rows));
+  from->has_failed = false;
+  return ls_ok();
 }
 
 // Appends rows to a replica's rows, in one array.
@@ -149,6 +152,7 @@ static ls_status take_piece(ls_distributed_iterator *self, size_t host,
   ls_input_rows *from = &self->rows[host];
   const ls_row_shares *shares = &self->data->shares;
   if (from->batches == 0 || from->taken == shares->parts) {
+    from->taken = shares->parts;
     LS_RETURN_IF_ERROR(ls_input_read_batch(self, host));
     from->taken = 0;
   }
@@ -186,11 +190,17 @@ static ls_status take_cyclic(ls_distributed_iterator *self, size_t host,
   return ls_ok();
 }
 
-// Fills in the next rows of its host for a replica.
+// Fills in the next rows of its host for a replica. After a batch that failed
+// the host's other replicas take none, so that the next step begins with all.
 static ls_status fill_rows(ls_distributed_iterator *self, size_t replica) {
   const size_t host = ls_input_pipeline_of(self->data, replica);
-  return self->data->batch_rows < 0 ? take_piece(self, host, replica)
-                                    : take_cyclic(self, host, replica);
+  const bool is_cyclic = self->data->batch_rows >= 0;
+  if (self->rows[host].has_failed) {
+    self->rows[host].taken += is_cyclic;
+    return ls_ok();
+  }
+  return is_cyclic ? take_cyclic(self, host, replica)
+                   : take_piece(self, host, replica);
 }
 
 // ---- Elements ---------------------------------------------------------------
@@ -219,6 +229,8 @@ static ls_status fill_one(ls_distributed_iterator *self, size_t replica) {
 static ls_status fill_own(ls_distributed_iterator *self) {
   const ls_distributed_dataset *data = self->data;
   ls_status all = ls_ok();
+  for (size_t i = 0; self->rows != NULL && i < data->num_pipelines; ++i)
+    self->rows[i].has_failed = false;
   for (size_t r = data->first_own; r < data->end_own; ++r) {
     const ls_status status =
         data->cut == LS_INPUT_REBATCH ? fill_rows(self, r) : fill_one(self, r);

@@ -181,6 +181,7 @@ typedef struct ls_input_rows {
   int64_t rows, next;  // Rows of the batch, and its first unused row.
   int64_t taken;       // Pieces taken, in the epoch or from this batch.
   bool ended;
+  bool has_failed;  // True in the rest of a step if its batch failed.
 } ls_input_rows;
 
 struct ls_distributed_iterator {
