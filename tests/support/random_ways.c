@@ -75,6 +75,30 @@ static ls_nest with_op(ls_nest results, ls_nest update) {
                           count + (update.kind != LS_KIND_NONE));
 }
 
+// A function and a strategy take the number of examples from their arguments:
+// the rows of the first one that has any. Tells the other ways.
+static ls_tensor examples_of(const random_program *program) {
+  for (size_t i = 0; i < RANDOM_ARGS; ++i)
+    if (program->args[i].shape.rank > 0)
+      return ls_scalar_i64(LS_DTYPE_I64, program->args[i].shape.dim[0]);
+  return ls_scalar_i64(LS_DTYPE_I64, 1);
+}
+
+static ls_op minimize_in_graph(const running *self, ls_tensor loss) {
+  if (self->way->how != RANDOM_SESSION)
+    return ls_optimizer_minimize(self->optimizer, loss);
+  LS_EXAMPLES_SCOPE(examples_of(self->program));
+  return ls_optimizer_minimize(self->optimizer, loss);
+}
+
+static ls_status minimize_on_tape(const running *self, ls_tape *tape,
+                                  ls_tensor loss) {
+  if (self->way->how != RANDOM_EAGER)
+    return ls_optimizer_minimize_tape(self->optimizer, tape, loss);
+  LS_EXAMPLES_SCOPE(examples_of(self->program));
+  return ls_optimizer_minimize_tape(self->optimizer, tape, loss);
+}
+
 static ls_nest step_in_graph(ls_nest args, void *user) {
   const running *self = user;
   random_values values = {.count = 0};
@@ -84,7 +108,7 @@ static ls_nest step_in_graph(ls_nest args, void *user) {
   random_program_build(self->program, xs, self->variables, &values);
   ls_nest update = ls_none();
   if (self->program->trains)
-    update = ls_nest_op(ls_optimizer_minimize(self->optimizer, values.loss));
+    update = ls_nest_op(minimize_in_graph(self, values.loss));
   const ls_nest results = results_of(self, &values);
   if (self->way->is_tpu) return with_op(results, update);
   return is_built(self) ? LS_TUPLE(results, update) : results;
@@ -102,9 +126,8 @@ static ls_status build_on_tape(const running *self, ls_nest args,
                 : ls_tensor_from_array(ls_nest_as_array(arg));
   }
   random_program_build(self->program, xs, self->variables, values);
-  return self->program->trains
-             ? ls_optimizer_minimize_tape(self->optimizer, tape, values->loss)
-             : ls_tape_end(tape);
+  return self->program->trains ? minimize_on_tape(self, tape, values->loss)
+                               : ls_tape_end(tape);
 }
 
 static ls_nest step_eager(ls_nest args, void *user) {
@@ -327,8 +350,8 @@ static ls_status run_step(running *self, int step) {
   }
 }
 
-// How many examples calls had differs where only some ways tell of it.
-static bool is_told(const ls_variable *variable) {
+// Twice as many replicas have twice as many examples.
+static bool counts_examples(const ls_variable *variable) {
   return strstr(ls_variable_name(variable), "examples") != NULL;
 }
 
@@ -343,7 +366,7 @@ static ls_status keep_variables(running *self) {
   assert_true(count <= RANDOM_MOST_VARIABLES);
   for (size_t i = 0; i < count; ++i) {
     ls_array *value = NULL;
-    if (is_told(all[i])) continue;
+    if (self->way->same_args && counts_examples(all[i])) continue;
     LS_RETURN_IF_ERROR(
         self->session != NULL
             ? ls_session_variable_value(self->session, all[i], &value)
