@@ -79,8 +79,10 @@ typedef enum ls_gradients_over_replicas {
 
 // ---- Optimizers ------------------------------------------------------------
 // Reference-counted. Its slots are variables, called "<variable>/<slot>", of
-// the variable's type and initially zero. The number of steps made is a
-// variable too: "<name>/step", i64, created when something depends on it.
+// the variable's type and initially zero. Slots of 16-bit variables are f32, in
+// which their steps are computed: in 16 bits an epsilon and squares of small
+// gradients may be 0. The number of steps made is a variable too:
+// "<name>/step", i64, created when something depends on it.
 //
 // With `accumulate` n, gradients of n calls make one step, for batches that are
 // too large for one call: each call adds its gradients, those of the batch of
@@ -99,8 +101,8 @@ typedef enum ls_gradients_over_replicas {
 // the first of them that had any, which is the unit of the slots. A checkpoint
 // of a version that weighted calls equally has no such entries: restoring it
 // reports that (LS_NOT_FOUND). Schedules, and all other counts of steps, count
-// steps and not calls. The slots are as dense as their variables, and f32 for
-// 16-bit ones. Calls accumulated at the end of a run stay in them.
+// steps and not calls. The slots are as dense as their variables. Calls
+// accumulated at the end of a run stay in them.
 typedef struct ls_optimizer ls_optimizer;
 
 // Fields common to the options of all optimizers. Zero in a field means its
@@ -293,7 +295,7 @@ typedef struct ls_update ls_update;
 
 enum { LS_MAX_SLOTS = 8 };
 
-// A slot of each variable, of the variable's type.
+// A slot of each variable, of the variable's type; f32 for 16-bit variables.
 typedef struct ls_slot_rule {
   const char *name;
   double initial;  // Initial value of all elements.
@@ -314,7 +316,7 @@ typedef struct ls_optimizer_rule {
   // Computes one variable's step by ops: calls ls_update_move or
   // ls_update_assign once, and ls_update_slot once for each slot. Called while
   // a step is traced, in eager mode at each step. Values are of the rows that
-  // move: [rows, ...] if these are few.
+  // move: [rows, ...] if these are few. Those of 16-bit variables are f32.
   void (*update)(ls_update *update, void *user);
 } ls_optimizer_rule;
 

@@ -391,7 +391,7 @@ ls_status lower_expand_indexed_slices(ls_lower_scope *scope, ls_node *node) {
   ls_type type;
   LS_RETURN_IF_ERROR(lowered_inputs(scope, node, &inputs));
   LS_RETURN_IF_ERROR(ls_lower_infer(scope, node, &type));
-  const ls_dtype wide = ls_is_half(type.dtype) ? LS_DTYPE_F32 : type.dtype;
+  const ls_dtype wide = ls_wide_dtype(type.dtype);
   uint64_t operands[3] = {0, inputs[0]};
   LS_RETURN_IF_ERROR(ls_lower_scalar(scope, wide, 0, node, &operands[0]));
   LS_RETURN_IF_ERROR(

@@ -6,6 +6,7 @@
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "base/values/numbers.h"
 #include "distribute/cross_device/cross_device.h"
 #include "graph/context.h"
 #include "graph/make/make.h"
@@ -78,6 +79,18 @@ ls_tensor ls_update_mix(double decay, ls_tensor x, ls_tensor y) {
 }
 
 // ---- Values of a variable and its slots -------------------------------------
+// Slots of 16-bit variables are f32, and rules compute in f32, because squares
+// of gradients and an epsilon may be 0 in 16 bits.
+static ls_tensor widened(ls_tensor x) {
+  return ls_convert(x, ls_wide_dtype(ls_tensor_dtype(x)));
+}
+
+// Returns a value of a rule in the type of a 16-bit variable.
+static ls_tensor narrowed(const ls_update *update, ls_tensor x) {
+  const ls_dtype dtype = ls_variable_dtype(update->variable);
+  return ls_is_half(dtype) ? ls_convert(x, dtype) : x;
+}
+
 static ls_tensor read_rows(const ls_update *update, ls_variable *variable) {
   const ls_tensor all = ls_variable_read(variable);
   return update->has_rows ? ls_gather(all, update->rows, 0) : all;
@@ -86,7 +99,7 @@ static ls_tensor read_rows(const ls_update *update, ls_variable *variable) {
 ls_tensor ls_update_value(ls_update *update) {
   LS_MAKE_REQUIRE(update);
   if (update->w.ref == 0) update->w = read_rows(update, update->variable);
-  return update->w;
+  return widened(update->w);
 }
 
 ls_tensor ls_update_decay(ls_update *update) {
@@ -136,23 +149,24 @@ static ls_tensor set_variable(ls_update *update, ls_tensor moved) {
 
 ls_tensor ls_update_move(ls_update *update, ls_tensor delta) {
   LS_MAKE_REQUIRE(update);
+  delta = narrowed(update, delta);
   if (update->has_rows)
     return set_variable(update,
                         ls_variable_scatter(update->variable, LS_SCATTER_SUB,
                                             update->rows, delta));
-  const ls_tensor w = ls_update_value(update);
+  ls_update_value(update);
+  const ls_tensor w = update->w;
   return set_variable(update, moved_rows(update, ls_sub(w, delta), w));
 }
 
 ls_tensor ls_update_assign(ls_update *update, ls_tensor value) {
   LS_MAKE_REQUIRE(update);
+  value = narrowed(update, value);
   if (update->has_rows)
     return set_variable(update, ls_variable_scatter_update(
                                     update->variable, update->rows, value));
-  return set_variable(
-      update, update->is_masked
-                  ? ls_select(update->mask, value, ls_update_value(update))
-                  : value);
+  if (update->is_masked) ls_update_value(update);
+  return set_variable(update, moved_rows(update, value, update->w));
 }
 
 ls_op ls_join_ops(const ls_op *ops, size_t count, const char *name) {
@@ -210,6 +224,7 @@ void ls_update_make(ls_update *update) {
   const bool decays = ls_update_decays(update);
   const ls_tensor gradient = update->gradient;
   find_rows(update, decays);
+  update->gradient = widened(update->gradient);
   // A step by rows subtracts from the variable in place.
   if (!update->has_rows || decays) ls_update_value(update);
   if (!update->optimizer->rule.own_decay && decays)

@@ -205,14 +205,12 @@ static ls_weight_options slot_options(const ls_optimizer *optimizer,
                                       const ls_variable *variable,
                                       size_t slot) {
   ls_weight_options options = {.name = slot_name(optimizer, slot),
-                               .dtype = ls_variable_dtype(variable),
+                               .dtype = ls_wide_dtype(variable->type.dtype),
                                .shape = ls_variable_shape(variable),
                                .initializer = ls_init_zeros(),
                                .trainable = LS_FLAG_OFF};
   if (slot < optimizer->rule_slots)
     options.initializer = ls_init_constant(optimizer->rule.slots[slot].initial);
-  else if (ls_is_half(options.dtype))
-    options.dtype = LS_DTYPE_F32;  // The slot is a sum.
   return options;
 }
 
@@ -421,7 +419,7 @@ ls_tensor ls_optimizer_rate(ls_optimizer *optimizer) {
 
 // ---- Clipping ---------------------------------------------------------------
 static ls_tensor square_sum(ls_tensor x) {
-  if (ls_is_half(ls_tensor_dtype(x))) x = ls_convert(x, LS_DTYPE_F32);
+  x = ls_convert(x, ls_wide_dtype(ls_tensor_dtype(x)));
   return ls_convert(ls_reduce_sum(ls_square(x), LS_ALL_AXES), LS_DTYPE_F64);
 }
 

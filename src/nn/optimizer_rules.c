@@ -83,9 +83,9 @@ static void update_lamb(ls_update *update, void *user) {
   (void)user;
   ls_tensor d = step_direction(update);
   if (ls_update_decays(update)) d = ls_add(d, ls_update_decay(update));
-  const ls_dtype dtype = ls_variable_dtype(update->variable);
+  const ls_tensor long_w = norm(ls_update_value(update)), long_d = norm(d);
+  const ls_dtype dtype = ls_tensor_dtype(long_w);
   const ls_tensor zero = ls_scalar(dtype, 0), one = ls_scalar(dtype, 1);
-  const ls_tensor long_w = norm(update->w), long_d = norm(d);
   const ls_tensor none = ls_or(ls_equal(long_w, zero), ls_equal(long_d, zero));
   const ls_tensor ratio = ls_select(none, one, ls_div(long_w, long_d));
   ls_update_move(update, ls_mul(d, ls_update_rate(update, ratio)));

@@ -41,7 +41,7 @@ static ls_tensor if_present(const ls_shares *shares, ls_tensor x) {
 // Returns the contribution of a replica to a mean by examples.
 static ls_tensor weighted_share(const ls_shares *shares, ls_tensor x) {
   const ls_dtype dtype = ls_tensor_dtype(x);
-  const ls_dtype wide = ls_is_half(dtype) ? LS_DTYPE_F32 : dtype;
+  const ls_dtype wide = ls_wide_dtype(dtype);
   return if_present(
       shares, ls_mul(ls_convert(x, wide), ls_convert(shares->count, wide)));
 }
@@ -237,8 +237,8 @@ bool ls_find_rows(ls_tensor gradient, ls_tensor *out_rows,
   if (!has_few_rows(gradient, 1, &indices, &given)) return false;
   const ls_dtype dtype = ls_tensor_dtype(given);
   const row_set set = find_different(ls_convert(indices, LS_DTYPE_I64));
-  const ls_tensor values = ls_convert(ls_gather(given, set.order, 0),
-                                      ls_is_half(dtype) ? LS_DTYPE_F32 : dtype);
+  const ls_tensor values =
+      ls_convert(ls_gather(given, set.order, 0), ls_wide_dtype(dtype));
   const ls_tensor zeros =
       ls_broadcast_like(ls_scalar(ls_tensor_dtype(values), 0), values);
   // Adds the gradients of equal rows, in the order of the list.

@@ -14,6 +14,10 @@
 static inline bool ls_is_half(ls_dtype dtype) {
   return dtype == LS_DTYPE_F16 || dtype == LS_DTYPE_BF16;
 }
+// Returns the type in which floats of this type are computed.
+static inline ls_dtype ls_wide_dtype(ls_dtype dtype) {
+  return ls_is_half(dtype) ? LS_DTYPE_F32 : dtype;
+}
 
 // Converts a float to its bits, and back.
 static inline uint32_t ls_float_bits(float value) {

@@ -85,7 +85,7 @@ static ls_tensor converted(ls_tensor x, ls_dtype dtype) {
 ls_tensor ls_mean_of_sum(ls_tensor sum, double total, bool divide) {
   const ls_dtype dtype = ls_tensor_dtype(sum);
   const ls_dtype result = ls_mean_dtype(dtype);
-  ls_tensor x = converted(sum, ls_is_half(result) ? LS_DTYPE_F32 : result);
+  ls_tensor x = converted(sum, ls_wide_dtype(result));
   const bool wide = result == LS_DTYPE_F64;
   if (divide || !ls_dtype_is_float(dtype))
     x = ls_div(x, ls_scalar(ls_tensor_dtype(x), total));

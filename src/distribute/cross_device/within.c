@@ -149,7 +149,7 @@ static ls_nest weigh_each(ls_nest component, size_t index, void *user) {
   w->within->dtype = dtype;
   if (w->within->like.ref == 0) w->within->like = x;
   if (w->weights[index] == 0) return ls_none();
-  const ls_dtype wide = ls_is_half(mean) ? LS_DTYPE_F32 : mean;
+  const ls_dtype wide = ls_wide_dtype(mean);
   if (dtype != wide) x = ls_convert(x, wide);
   if (w->weights[index] != 1) x = ls_mul_scalar(x, w->weights[index]);
   status = ls_made_status(x);
@@ -179,7 +179,7 @@ ls_status ls_weigh(ls_nest leaf, const ls_reduce_options *options,
 // Divides a sum by a number of elements that is known only at run time.
 static ls_tensor late_mean(const ls_within *within, ls_tensor sum) {
   const ls_dtype mean = ls_mean_dtype(within->dtype);
-  const ls_dtype wide = ls_is_half(mean) ? LS_DTYPE_F32 : mean;
+  const ls_dtype wide = ls_wide_dtype(mean);
   const ls_tensor total =
       ls_add(within->late, ls_scalar_i64(LS_DTYPE_I64, (int64_t)within->total));
   if (ls_tensor_dtype(sum) != wide) sum = ls_convert(sum, wide);
@@ -232,7 +232,7 @@ static ls_nest weighted_leaf(ls_nest leaf, void *user) {
   ls_tensor x;
   LS_RETURN_FAILED_IF_ERROR(ls_distributed_as_tensor(leaf, &x));
   const ls_dtype mean = ls_mean_dtype(ls_tensor_dtype(x));
-  const ls_dtype wide = ls_is_half(mean) ? LS_DTYPE_F32 : mean;
+  const ls_dtype wide = ls_wide_dtype(mean);
   const ls_tensor weight = own_weight(w, wide);
   // Replaces a missing value by -0, because x + -0 is x for every x, -0
   // included.

@@ -22,7 +22,7 @@
 
 // Returns the type in which losses are summed.
 static ls_dtype find_wide(const ls_model_steps *steps) {
-  return ls_is_half(steps->loss_dtype) ? LS_DTYPE_F32 : steps->loss_dtype;
+  return ls_wide_dtype(steps->loss_dtype);
 }
 
 // Returns the weight of this replica, from its number of examples; in an

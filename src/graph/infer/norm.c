@@ -8,8 +8,7 @@
 // ---- Normalization ---------------------------------------------------------
 // Returns the type of a vector with one number per channel.
 static ls_type channel_type(ls_type x) {
-  ls_type type = {ls_is_half(x.dtype) ? LS_DTYPE_F32 : x.dtype,
-                  LS_SHAPE(LS_UNKNOWN_DIM)};
+  ls_type type = {ls_wide_dtype(x.dtype), LS_SHAPE(LS_UNKNOWN_DIM)};
   if (x.shape.rank > 0) type.shape.dim[0] = x.shape.dim[x.shape.rank - 1];
   return type;
 }

@@ -95,8 +95,7 @@ ls_status kernel_add_n(ls_kernel_plan *plan) {
   const ls_dtype dtype = plan->out[0].dtype;
   if (plan->num_in == 1) return kernel_copy(plan);
   LS_ARENA_NEW_OR_RETURN(plan->arena, add_n_params, self);
-  self->pair.span = ls_span_of(
-      LS_OP_ADD, ls_is_half(dtype) ? LS_DTYPE_F32 : dtype, plan->kernels);
+  self->pair.span = ls_span_of(LS_OP_ADD, ls_wide_dtype(dtype), plan->kernels);
   if (self->pair.span == NULL) return ls_kernel_unsupported(plan, dtype);
   self->half = ls_is_half(dtype) ? dtype : LS_DTYPE_NONE;
   self->count = ls_shape_num_elements(plan->out[0].shape);
