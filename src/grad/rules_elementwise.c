@@ -141,13 +141,28 @@ ls_status gradient_minimum(ls_gradient *g) {
   return rules_elementwise_choose(g, ls_less_equal);
 }
 
-// d y x^(y - 1), which is 0 for y = 0 and any x, an infinite one too.
+// Returns true where x^(y - 1) is a finite number for y = 0, or y is not 0.
+static ls_tensor has_lower_power(ls_tensor x, ls_tensor y) {
+  const ls_dtype dtype = ls_tensor_dtype(x);
+  const double least = dtype == LS_DTYPE_F16   ? 0x1p-14
+                       : dtype == LS_DTYPE_F64 ? 0x1p-1022
+                                               : 0x1p-126;
+  const ls_tensor size = ls_abs(x);
+  const ls_tensor large = ls_greater_equal(size, ls_gradient_number(x, least));
+  const ls_tensor zero = ls_gradient_number(y, 0);
+  return ls_or(large, ls_not_equal(y, zero));
+}
+
+// d y x^(y - 1), which is 0 for y = 0 and any x, an infinite one too: where the
+// power is not finite, 0 times 1 is taken, so that its own gradients are 0.
 static ls_tensor pow_by_base(ls_gradient *g) {
   const ls_tensor x = in(g, 0), y = in(g, 1);
-  const ls_tensor zero = ls_gradient_number(y, 0);
+  const ls_tensor usable = has_lower_power(x, y);
+  const ls_tensor base = ls_select(usable, x, ls_gradient_number(x, 1));
   const ls_tensor less = ls_sub(y, ls_gradient_number(y, 1));
-  const ls_tensor exponent = ls_select(ls_equal(y, zero), zero, less);
-  return ls_mul(g->dout[0], ls_mul(y, ls_pow(x, exponent)));
+  const ls_tensor power = ls_pow(base, less);
+  const ls_tensor factor = ls_select(usable, y, ls_gradient_number(y, 0));
+  return ls_mul(g->dout[0], ls_mul(factor, power));
 }
 
 // d x^y log(x), and 0 where x is not positive: the logarithm's argument is

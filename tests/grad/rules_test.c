@@ -163,3 +163,55 @@ TEST(edges_give_numbers) {
   const double ties[] = {0, 1, 1};  // Equal: to the first operand.
   expect_gradient_at(clipped, LS_DTYPE_F64, x, ties, 3, 0);
 }
+
+// ---- Second derivatives of powers
+// -------------------------------------------- Gradient of sum(ys) with respect
+// to x, inside a function.
+static ls_tensor derivative(ls_tensor y, ls_tensor x) {
+  const ls_nest ys[] = {ls_leaf(y)}, xs[] = {ls_leaf(x)};
+  ls_nest grads[1];
+  const ls_status status = ls_gradients(
+      ys, 1, xs, 1, &(ls_gradient_options){.unconnected_zero = true}, grads);
+  expect_ok(status);
+  return grads[0].as.tensor;
+}
+
+static const double bases[] = {2, 0.5, 3, 0, NAN, 0x1p-16};
+static ls_tensor constants_like(ls_tensor x, const double *values) {
+  LS_OWN(ls_array, array) = NULL;
+  expect_ok(ls_array_create(ls_tensor_dtype(x), ls_tensor_shape(x), &array));
+  for (int64_t i = 0; i < ls_array_num_elements(array); ++i)
+    ls_array_set_f64(array, i, values[i]);
+  return ls_constant(array);
+}
+
+static ls_tensor by_base_at_exponents(ls_tensor y) {
+  const ls_tensor x = constants_like(y, bases);
+  return derivative(ls_pow(x, y), x);
+}
+static ls_tensor by_exponent_at_bases(ls_tensor x) {
+  const ls_tensor y = constants_like(x, (const double[6]){0});
+  return derivative(ls_pow(x, y), y);
+}
+
+static const double exponents[] = {0, 1, 2, 3, 0, 2};
+static ls_tensor slope(ls_tensor x) {
+  return derivative(ls_pow(x, constants_like(x, exponents)), x);
+}
+
+// d2 x^y / dx dy at y = 0 is 1 / x, and 0 where that is no number of the type.
+TEST(mixed_derivatives_of_powers_are_those_of_calculus) {
+  const double none[6] = {0}, inverse[] = {0.5, 2, 1.0 / 3, 0, 0, 0x1p16};
+  const double halves[] = {0.5, 2, 1.0 / 3, 0, 0, 0};
+  expect_gradient_at(by_base_at_exponents, LS_DTYPE_F64, none, inverse, 6,
+                     1e-12);
+  expect_gradient_at(by_base_at_exponents, LS_DTYPE_F16, none, halves, 6, 1e-3);
+  // In the other order, too.
+  expect_gradient_at(by_exponent_at_bases, LS_DTYPE_F64, bases, inverse, 6,
+                     1e-12);
+}
+
+TEST(curvatures_of_powers_at_zero_are_numbers) {
+  const double zeros[6] = {0}, want[] = {0, 0, 2, 0, 0, 2};
+  expect_gradient_at(slope, LS_DTYPE_F64, zeros, want, 6, 0);
+}
