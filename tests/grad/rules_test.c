@@ -164,9 +164,8 @@ TEST(edges_give_numbers) {
   expect_gradient_at(clipped, LS_DTYPE_F64, x, ties, 3, 0);
 }
 
-// ---- Second derivatives of powers
-// -------------------------------------------- Gradient of sum(ys) with respect
-// to x, inside a function.
+// ---- Second derivatives of powers ------------------------------------------
+// Gradient of sum(y) with respect to x, inside a function.
 static ls_tensor derivative(ls_tensor y, ls_tensor x) {
   const ls_nest ys[] = {ls_leaf(y)}, xs[] = {ls_leaf(x)};
   ls_nest grads[1];
