@@ -101,9 +101,10 @@ static void add_convolution(random_build *b) {
   y = random_add(b, "convolution", scaled(y, taps * taps * in));
   const ls_shape shape = ls_tensor_shape(y);
   if (shape.dim[1] < 2 || shape.dim[2] < 2 || random_one_in(b, 2)) return;
-  random_add(b, "pool",
-             random_one_in(b, 2) ? ls_max_pool(y, LS_SHAPE(2, 2), NULL)
-                                 : ls_avg_pool(y, LS_SHAPE(2, 2), NULL));
+  if (random_one_in(b, 2))
+    random_add(b, "max_pool", ls_max_pool(y, LS_SHAPE(2, 2), NULL));
+  else
+    random_add(b, "avg_pool", ls_avg_pool(y, LS_SHAPE(2, 2), NULL));
 }
 
 static void add_attention(random_build *b) {
