@@ -154,6 +154,56 @@ LS_API LS_MUST_USE ls_status ls_serving_run(ls_serving *serving,
                                             const char *key, ls_nest inputs,
                                             ls_nest *outputs);
 
+// ---- Texts, token by token -------------------------------------------------
+// A decoder computes the logits of a language model one token after another, as
+// a text grows. For a token it computes that one alone, with the keys and
+// values of those before, which it keeps: the bits are those of the whole
+// window. This needs a model whose ops compute each token alone, but for causal
+// attention (ls_attention), and read what differs by position along a dimension
+// of N; of any other model it computes the whole window again.
+//
+// Once N tokens are there, each one drops the first and moves the others: the
+// whole window is computed again.
+//
+// Threads: one call at a time.
+typedef struct ls_decoder ls_decoder;
+// Makes a decoder of a model in the session's graph, from tokens i32 [?, N] to
+// logits [?, N, classes] of the token after each. It adds ops to the graph, and
+// variables "decoder/cache", which no collection has. The caller owns it; the
+// session must outlive it.
+//   LS_INVALID_ARGUMENT  tokens or logits of other types.
+LS_API LS_MUST_USE ls_status ls_decoder_create(ls_session *session,
+                                               ls_tensor tokens,
+                                               ls_tensor logits,
+                                               ls_decoder **out_decoder);
+// Makes one of a signature (NULL: "serving_default") of an export, by its only
+// input and this output. No other thread may run the export meanwhile.
+//   LS_NOT_FOUND         no such signature.
+//   LS_INVALID_ARGUMENT  another number of inputs, no such output, other types.
+LS_API LS_MUST_USE ls_status
+ls_serving_create_decoder(ls_serving *serving, const char *key,
+                          const char *output, ls_decoder **out_decoder);
+LS_API void ls_decoder_destroy(ls_decoder *decoder);  // NULL is fine.
+// Returns true if a token is computed alone.
+LS_API bool ls_decoder_is_incremental(const ls_decoder *decoder);
+
+// Begins a text with `count` tokens, of which the last N count. `*out_logits`
+// are those [1, 1, classes] of the token after them, lent until the next call.
+//   LS_INVALID_ARGUMENT  no tokens.
+LS_API LS_MUST_USE ls_status ls_decoder_begin(ls_decoder *decoder,
+                                              const int32_t *tokens,
+                                              int64_t count,
+                                              const ls_array **out_logits);
+// Adds a token to the text, and computes the logits of the one after it.
+//   LS_FAILED_PRECONDITION  no text has begun.
+LS_API LS_MUST_USE ls_status ls_decoder_next(ls_decoder *decoder, int32_t token,
+                                             const ls_array **out_logits);
+// Ends the text, and computes the logits [1, N, classes] of a window of N
+// tokens, lent until the next call.
+LS_API LS_MUST_USE ls_status ls_decoder_run(ls_decoder *decoder,
+                                            const int32_t *tokens,
+                                            const ls_array **out_logits);
+
 // ---- ONNX and StableHLO ----------------------------------------------------
 // Writes a signature as ONNX (opset 17), with the values of its variables.
 // Inputs and outputs keep their names, but an output with the name of an input

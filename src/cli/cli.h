@@ -243,8 +243,10 @@ int cli_with_run(cli_run *run,
                  ls_status (*body)(void *user, const ls_train_config *config,
                                    const ls_model_type *type),
                  void *user);
-// Sets the model's variables to the run's, of the checkpoint that was named.
-ls_status cli_load_run(const cli_run *run, const ls_model *model);
+// Sets the model's variables to the run's, of the checkpoint that was named, in
+// eager or in a session.
+ls_status cli_load_run(const cli_run *run, const ls_model *model,
+                       ls_session *session);
 // Finishes or undoes an interrupted overwriting of a run, if the path is such a
 // run's folder.
 ls_status cli_recover_run(const char *path);
@@ -488,6 +490,18 @@ ls_status cli_run_type(const ls_train_config *config,
 ls_status cli_create_model(const ls_train_config *config,
                            const ls_model_type *type, int64_t steps,
                            ls_model *out_model);
+
+// A model built for inference, in a graph that must outlive it.
+typedef struct cli_inference {
+  ls_model model;
+  ls_tensor examples, logits;  // `examples` is a placeholder.
+  ls_nest predictions;         // None if an example has no list of outputs.
+} cli_inference;
+ls_status cli_build_inference(const ls_train_config *config,
+                              const ls_model_type *type, ls_graph *graph,
+                              cli_inference *out);
+void cli_inference_close(cli_inference *self);
+CLI_OWNED_STRUCT(cli_inference, cli_inference_close)
 
 // Creates it without metrics and with this optimizer, if it is not NULL.
 ls_status cli_create_model_by(const ls_train_config *config,

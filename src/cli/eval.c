@@ -23,7 +23,7 @@ static ls_status evaluate(const eval_flags *flags,
                                        &test));
   // The optimizer's schedule is not used here, but needs a number of steps.
   LS_RETURN_IF_ERROR(cli_create_model(config, type, 1, &model));
-  LS_RETURN_IF_ERROR(cli_load_run(&flags->run, &model));
+  LS_RETURN_IF_ERROR(cli_load_run(&flags->run, &model, NULL));
   LS_RETURN_IF_ERROR(ls_evaluator_create(&model, test, &evaluator));
   return ls_evaluator_run(evaluator, NULL, out_evaluation);
 }

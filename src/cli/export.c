@@ -12,17 +12,10 @@ typedef struct export_flags {
   bool estimator;  // Ignored here: cli_find_estimator reads it.
 } export_flags;
 
-// Values of an export: logits, and predictions as 'lockstep predict' prints.
-typedef struct export_nests {
-  ls_nest inputs, logits, predictions;
-} export_nests;
-
-static void release_nests(export_nests *nests) {
-  ls_nest_release(nests->inputs);
-  ls_nest_release(nests->logits);
-  ls_nest_release(nests->predictions);
+void cli_inference_close(cli_inference *self) {
+  ls_nest_release(self->predictions);
+  ls_model_destroy(&self->model);
 }
-CLI_OWNED_STRUCT(export_nests, release_nests)
 
 // Makes a dict with one tensor.
 static ls_nest make_dict(const char *name, ls_tensor tensor) {
@@ -30,10 +23,9 @@ static ls_nest make_dict(const char *name, ls_tensor tensor) {
   return ls_nest_dict("", &name, &leaf, 1);
 }
 
-// Builds the model for inference in a graph of its own.
-static ls_status build_graph(const ls_train_config *config,
-                             const ls_model_type *type, ls_graph *graph,
-                             ls_model *model, export_nests *out) {
+ls_status cli_build_inference(const ls_train_config *config,
+                              const ls_model_type *type, ls_graph *graph,
+                              cli_inference *out) {
   LS_GRAPH_SCOPE(graph);
   const ls_dtype dtype =
       type->example_dtype == LS_DTYPE_NONE ? LS_DTYPE_F32 : type->example_dtype;
@@ -42,20 +34,16 @@ static ls_status build_graph(const ls_train_config *config,
   memcpy(shape.dim + 1, type->example_shape.dim,
          (size_t)type->example_shape.rank * sizeof(*shape.dim));
   // The optimizer's schedule is not used here, but needs a number of steps.
-  LS_RETURN_IF_ERROR(cli_create_model(config, type, 1, model));
-  const ls_tensor examples = ls_placeholder(dtype, shape, "examples");
-  CLI_OWN(ls_nest, args) = LS_TUPLE(ls_leaf(examples));
-  CLI_OWN(ls_nest, logits) = type->logits(args, model->self);
+  LS_RETURN_IF_ERROR(cli_create_model(config, type, 1, &out->model));
+  out->examples = ls_placeholder(dtype, shape, "examples");
+  CLI_OWN(ls_nest, args) = LS_TUPLE(ls_leaf(out->examples));
+  CLI_OWN(ls_nest, logits) = type->logits(args, out->model.self);
   LS_RETURN_IF_ERROR(ls_nest_status(logits));
-  out->inputs = make_dict("examples", examples);
-  out->logits = make_dict("logits", ls_nest_tensor(logits, 0));
+  out->logits = ls_nest_tensor(logits, 0);
   // One number per example is no class.
-  if (ls_tensor_shape(ls_nest_tensor(logits, 0)).rank > 1)
-    out->predictions =
-        ls_model_type_task(type)->predictions(ls_nest_tensor(logits, 0));
+  if (ls_tensor_shape(out->logits).rank > 1)
+    out->predictions = ls_model_type_task(type)->predictions(out->logits);
   LS_RETURN_IF_ERROR(ls_graph_take_error(graph));
-  LS_RETURN_IF_ERROR(ls_nest_status(out->inputs));
-  LS_RETURN_IF_ERROR(ls_nest_status(out->logits));
   return ls_nest_status(out->predictions);
 }
 
@@ -78,8 +66,9 @@ static ls_status export_model(void *user, const ls_train_config *config,
   const export_flags *flags = user;
   char classes[64] = "";
   CLI_OWN(ls_graph, graph) = NULL;
-  CLI_OWN(ls_model, model) = {0};
-  CLI_OWN(export_nests, nests) = {0};
+  CLI_OWN(cli_inference, built) = {0};
+  CLI_OWN(ls_nest, inputs) = ls_none();
+  CLI_OWN(ls_nest, logits) = ls_none();
   CLI_OWN(FILE, names) = NULL;
   CLI_OWN(text, path) = NULL;
   const bool named = config->classes != NULL && config->classes[0] != '\0';
@@ -87,14 +76,18 @@ static ls_status export_model(void *user, const ls_train_config *config,
     LS_RETURN_IF_ERROR(
         write_classes(config->classes, &names, classes, sizeof(classes)));
   LS_RETURN_IF_ERROR(ls_graph_create(type->name, &graph));
-  LS_RETURN_IF_ERROR(build_graph(config, type, graph, &model, &nests));
+  LS_RETURN_IF_ERROR(cli_build_inference(config, type, graph, &built));
+  inputs = make_dict("examples", built.examples);
+  logits = make_dict("logits", built.logits);
+  LS_RETURN_IF_ERROR(ls_nest_status(inputs));
+  LS_RETURN_IF_ERROR(ls_nest_status(logits));
   const ls_serving_signature signatures[] = {
-      {{LS_SERVING_DEFAULT, LS_EXPORT_PREDICT, nests.logits}, nests.inputs},
-      {{"predict", LS_EXPORT_PREDICT, nests.predictions}, nests.inputs}};
+      {{LS_SERVING_DEFAULT, LS_EXPORT_PREDICT, logits}, inputs},
+      {{"predict", LS_EXPORT_PREDICT, built.predictions}, inputs}};
   const ls_serving_graph served = {
       .graph = graph,
       .signatures = signatures,
-      .num_signatures = nests.predictions.kind == LS_KIND_NONE ? 1 : 2};
+      .num_signatures = built.predictions.kind == LS_KIND_NONE ? 1 : 2};
   LS_RETURN_IF_ERROR(ls_serving_export(
       &(ls_serving_options){
           .base = flags->out != NULL ? flags->out : flags->run.folder,

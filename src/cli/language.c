@@ -16,11 +16,6 @@ static ls_status refuse_model(const char *name) {
       name);
 }
 
-static ls_nest compute_logits(ls_nest args, void *user) {
-  const ls_model *model = user;
-  return model->type->logits(args, model->self);
-}
-
 bool cli_is_language(const ls_model_type *type) {
   return type->example_dtype == LS_DTYPE_I32 && type->example_shape.rank == 1 &&
          ls_shape_equal(type->example_shape, type->label_shape);
@@ -31,23 +26,22 @@ ls_status cli_language_of_run(const cli_run *run, const ls_train_config *config,
                               ls_status (*body)(void *user,
                                                 cli_language *language),
                               void *user) {
-  CLI_OWN(ls_model, model) = {0};
-  CLI_OWN(ls_function, function) = NULL;
+  CLI_OWN(ls_graph, graph) = NULL;
+  CLI_OWN(cli_inference, built) = {0};
+  CLI_OWN(ls_session, session) = NULL;
+  CLI_OWN(ls_decoder, decoder) = NULL;
   if (!cli_is_language(type)) return refuse_model(type->name);
-  // The optimizer's schedule is not used here, but needs a number of steps.
-  LS_RETURN_IF_ERROR(cli_create_model(config, type, 1, &model));
-  LS_RETURN_IF_ERROR(cli_load_run(run, &model));
-  LS_RETURN_IF_ERROR(ls_function_create(
-      &(ls_function_options){
-          .call = compute_logits, .user = &model, .name = "logits"},
-      &function));
+  LS_RETURN_IF_ERROR(ls_graph_create(type->name, &graph));
+  LS_RETURN_IF_ERROR(cli_build_inference(config, type, graph, &built));
+  LS_RETURN_IF_ERROR(ls_session_create(graph, &session));
+  LS_RETURN_IF_ERROR(cli_load_run(run, &built.model, session));
+  LS_RETURN_IF_ERROR(
+      ls_decoder_create(session, built.examples, built.logits, &decoder));
   cli_language language = {
       .tokens = type->example_shape.dim[0],
       .classes = type->num_classes < CLI_BYTES ? type->num_classes : CLI_BYTES,
-      .function = function};
-  const ls_status status = body(user, &language);
-  ls_nest_release(language.outputs);
-  return status;
+      .decoder = decoder};
+  return body(user, &language);
 }
 
 typedef struct run_use {
@@ -69,9 +63,6 @@ static ls_status find_in_export(const cli_served *served, cli_language *out) {
   const ls_serving_info *info = &found->info;
   if (info->num_inputs != 1) return refuse_model(served->name);
   const ls_type takes = info->inputs[0].type;
-  *out = (cli_language){.serving = served->serving,
-                        .signature = info->key,
-                        .input = info->inputs[0].name};
   const bool is_text = takes.dtype == LS_DTYPE_I32 && takes.shape.rank == 2 &&
                        takes.shape.dim[0] < 0 && takes.shape.dim[1] > 0;
   for (size_t i = 0; is_text && i < info->num_outputs; ++i) {
@@ -79,11 +70,11 @@ static ls_status find_in_export(const cli_served *served, cli_language *out) {
     if (!ls_dtype_is_float(type.dtype) || type.shape.rank != 3 ||
         type.shape.dim[1] != takes.shape.dim[1] || type.shape.dim[2] < 1)
       continue;
-    out->output = info->outputs[i].name;
     out->tokens = takes.shape.dim[1];
     out->classes =
         type.shape.dim[2] < CLI_BYTES ? type.shape.dim[2] : CLI_BYTES;
-    return ls_ok();
+    return ls_serving_create_decoder(served->serving, info->key,
+                                     info->outputs[i].name, &out->decoder);
   }
   return refuse_model(served->name);
 }
@@ -94,7 +85,7 @@ static ls_status use_export(const run_use *use) {
   ls_status status = cli_served_load(use->run->folder, &served);
   if (ls_status_is_ok(status)) status = find_in_export(&served, &language);
   if (ls_status_is_ok(status)) status = use->body(use->user, &language);
-  ls_nest_release(language.outputs);
+  ls_decoder_destroy(language.decoder);
   cli_served_close(&served);
   return status;
 }
@@ -122,29 +113,6 @@ int cli_with_language(cli_run *run,
   if (ls_status_is_ok(status)) status = use_export(&use);
   return cli_runtime_close(run->command, runtime,
                            cli_report(run->command, status));
-}
-
-// ---- Logits ----------------------------------------------------------------
-ls_status cli_language_run(cli_language *self, const int32_t *tokens,
-                           const ls_array **out_logits) {
-  ls_array *window = NULL;
-  *out_logits = NULL;
-  LS_RETURN_IF_ERROR(ls_array_create_copy(
-      LS_DTYPE_I32, LS_SHAPE(1, self->tokens), tokens, &window));
-  const ls_nest leaf = ls_nest_array(window);
-  if (self->function != NULL) {
-    CLI_OWN(ls_nest, args) = LS_TUPLE(leaf);
-    LS_RETURN_IF_ERROR(ls_function_call(self->function, args, &self->outputs));
-    *out_logits = ls_nest_as_array(self->outputs);
-  } else {
-    CLI_OWN(ls_nest, args) = ls_nest_dict("", &self->input, &leaf, 1);
-    LS_RETURN_IF_ERROR(
-        ls_serving_run(self->serving, self->signature, args, &self->outputs));
-    *out_logits = ls_nest_as_array(ls_nest_find(self->outputs, self->output));
-  }
-  return *out_logits != NULL
-             ? ls_array_wait(*out_logits)
-             : LS_STATUS(LS_INTERNAL, "a language model without logits");
 }
 
 // ---- Scores ----------------------------------------------------------------
@@ -186,7 +154,7 @@ static ls_status score_window(cli_language *self, ls_bytes line, size_t at,
   }
   memset(window + count + 1, 0,
          (size_t)(self->tokens - count) * sizeof(*window));
-  LS_RETURN_IF_ERROR(cli_language_run(self, window, &logits));
+  LS_RETURN_IF_ERROR(ls_decoder_run(self->decoder, window, &logits));
   for (int64_t i = 0; i < count; ++i)
     *sum += find_loss(logits, i * ls_array_shape(logits).dim[2], window[i + 1]);
   return ls_ok();

@@ -5,17 +5,14 @@
 #define LS_CLI_LANGUAGE_H_
 
 #include "cli/data/data.h"
+#include "lockstep/serving.h"
 
 enum { CLI_BYTES = 256 };
 
 typedef struct cli_language {
-  int64_t tokens;         // Length N of a window.
-  int64_t classes;        // Number of bytes that are tokens: at most 256.
-  ls_function *function;  // The logits of a run's model, or NULL,
-  ls_serving *serving;    // the export, with its signature, and the names of
-  const char *signature;  // its input and of the output with the logits. Lent.
-  const char *input, *output;
-  ls_nest outputs;
+  int64_t tokens;   // Length N of a window.
+  int64_t classes;  // Number of bytes that are tokens: at most 256.
+  ls_decoder *decoder;
 } cli_language;
 
 // Calls `body` with the language model of a run, RUN or RUN@STEP, or of an
@@ -32,10 +29,6 @@ ls_status cli_language_of_run(const cli_run *run, const ls_train_config *config,
                               ls_status (*body)(void *user,
                                                 cli_language *language),
                               void *user);
-// Computes the logits [1, N, CLASSES] of a window of N tokens. Lent until the
-// next call.
-ls_status cli_language_run(cli_language *self, const int32_t *tokens,
-                           const ls_array **out_logits);
 // Prints a line of JSON for each line of texts, at most `limit` (0: all): the
 // mean loss of its bytes and of the line's end after it, given the bytes
 // before, and its perplexity.

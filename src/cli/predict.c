@@ -167,7 +167,7 @@ static ls_status print_predictions(void *user, const ls_train_config *config,
   LS_RETURN_IF_ERROR(ls_train_check_data(type, examples));
   // The optimizer's schedule is not used here, but needs a number of steps.
   LS_RETURN_IF_ERROR(cli_create_model(config, type, 1, &model));
-  LS_RETURN_IF_ERROR(cli_load_run(&flags->run, &model));
+  LS_RETURN_IF_ERROR(cli_load_run(&flags->run, &model, NULL));
   CLI_OWN(predictor,
           printed) = {.names = config->classes != NULL ? config->classes : "",
                       .masks = flags->out,

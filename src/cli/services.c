@@ -356,15 +356,19 @@ static int use_run(cli_run *run, const ls_train_config *config,
   return cli_report(run->command, status);
 }
 
-ls_status cli_load_run(const cli_run *run, const ls_model *model) {
-  if (run->checkpoint[0] == '\0') return ls_train_load(run->folder, model);
+ls_status cli_load_run(const cli_run *run, const ls_model *model,
+                       ls_session *session) {
+  const bool is_last = run->checkpoint[0] == '\0';
+  if (is_last && session == NULL) return ls_train_load(run->folder, model);
   CLI_OWN(ls_saved_file, file) = NULL;
   const size_t count = model->type->variables(model->self, NULL, 0);
   CLI_OWN_ARRAY_OR_RETURN(ls_variable *, variables, count);
   (void)model->type->variables(model->self, variables, count);
-  LS_RETURN_IF_ERROR(ls_saved_file_open(run->checkpoint, &file));
-  return ls_saved_file_restore(
-      file, &(ls_saver){.variables = variables, .num_variables = count});
+  LS_RETURN_IF_ERROR(
+      ls_saved_file_open(is_last ? run->folder : run->checkpoint, &file));
+  return ls_saved_file_restore(file, &(ls_saver){.variables = variables,
+                                                 .num_variables = count,
+                                                 .session = session});
 }
 
 // Splits RUN@STEP into the run's folder and its checkpoint.

@@ -235,3 +235,26 @@ ls_status ls_serving_run(ls_serving *serving, const char *key, ls_nest inputs,
   LS_OWN(ls_arena, memory) = {.allocator = serving->memory.allocator};
   return load_run(serving, signature, inputs, &memory, outputs);
 }
+
+// ---- Texts ------------------------------------------------------------------
+ls_status ls_serving_create_decoder(ls_serving *serving, const char *key,
+                                    const char *output,
+                                    ls_decoder **out_decoder) {
+  LS_REQUIRE_OUT(out_decoder);
+  LS_REQUIRE(serving);
+  LS_REQUIRE(output);
+  const ls_serve_signature *s = NULL;
+  LS_RETURN_IF_ERROR(ls_serve_find(&serving->signatures, key, &s));
+  if (s->num_inputs != 1)
+    return ls_invalid_argument("signature '%s' has %zu inputs: a decoder has "
+                               "one, of tokens",
+                               s->key, s->num_inputs);
+  for (size_t i = 0; i < s->num_outputs; ++i)
+    if (strcmp(s->outputs[i].name, output) == 0)
+      return ls_status_annotate(
+          ls_decoder_create(serving->session, s->inputs[0].tensor,
+                            s->outputs[i].tensor, out_decoder),
+          "signature '%s'", s->key);
+  return ls_invalid_argument("signature '%s' has no output '%s'", s->key,
+                             output);
+}
