@@ -303,8 +303,7 @@ static ls_status build_all(ls_decoder *self) {
                                                     : ls_give(&status);
 }
 
-// ---- Making
-// ------------------------------------------------------------------
+// ---- Making ----------------------------------------------------------------
 static ls_status check_types(ls_tensor tokens, ls_tensor logits) {
   const ls_shape in = ls_tensor_shape(tokens), out = ls_tensor_shape(logits);
   const bool fits = ls_tensor_dtype(tokens) == LS_DTYPE_I32 && in.rank == 2 &&
@@ -367,8 +366,7 @@ bool ls_decoder_is_incremental(const ls_decoder *decoder) {
   return decoder->is_incremental;
 }
 
-// ---- Running
-// ------------------------------------------------------------------
+// ---- Running ---------------------------------------------------------------
 static ls_status run_fetch(ls_decoder *self, ls_tensor fetch,
                            const ls_feed *feeds, size_t num_feeds,
                            ls_nest *results, const ls_array **out_logits) {
