@@ -234,11 +234,17 @@ static ls_emitted sum_product(ls_emitter *e, const ls_emitted_product *p) {
   return convolve(e, a, b, p->window, 1, p->dims);
 }
 
-ls_emitted ls_emit_reduce_stacked(ls_emitter *e, uint16_t op, ls_emitted x) {
+static ls_emitted reduce_lanes(ls_emitter *e, uint16_t reduction,
+                               ls_emitted x) {
   static const int64_t axis = 0;
-  const uint16_t reduction = op == LS_OP_ADD       ? LS_OP_REDUCE_SUM
-                             : op == LS_OP_MAXIMUM ? LS_OP_REDUCE_MAX
-                                                   : LS_OP_REDUCE_MIN;
+  const ls_emitted out =
+      ls_emit_value(e, ls_dtype_at(e, x), ls_batch_dims_at(e, x), NULL);
+  if (is_ok(e) && !e->language->reduce(e, reduction, x, &axis, 1, out))
+    ls_emit_refuse(e, "there is no such reduction");
+  return out;
+}
+
+ls_emitted ls_emit_reduce_stacked(ls_emitter *e, uint16_t op, ls_emitted x) {
   const ls_emitted_product *product = ls_emit_look(e, x)->product;
   if (op == LS_OP_ADD && product != NULL) {
     const ls_emitted sum = sum_product(e, product);
@@ -247,9 +253,10 @@ ls_emitted ls_emit_reduce_stacked(ls_emitter *e, uint16_t op, ls_emitted x) {
                : sum;
   }
   x = ls_emit_wide(e, x);
-  const ls_emitted out =
-      ls_emit_value(e, ls_dtype_at(e, x), ls_batch_dims_at(e, x), NULL);
-  if (is_ok(e) && !e->language->reduce(e, reduction, x, &axis, 1, out))
-    ls_emit_refuse(e, "there is no such reduction");
-  return out;
+  if (op == LS_OP_ADD) return reduce_lanes(e, LS_OP_REDUCE_SUM, x);
+  const ls_emitted y = reduce_lanes(
+      e, op == LS_OP_MAXIMUM ? LS_OP_REDUCE_MAX : LS_OP_REDUCE_MIN, x);
+  if (!ls_dtype_is_float(ls_dtype_at(e, x))) return y;
+  return ls_emit_keep_nan(
+      e, reduce_lanes(e, LS_OP_REDUCE_MAX, ls_emit_mark_nan(e, x)), y);
 }

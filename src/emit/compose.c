@@ -117,6 +117,18 @@ static ls_emitted emit_one_hot(ls_emitter *e) {
 }
 
 // ---- Reductions ------------------------------------------------------------
+ls_emitted ls_emit_mark_nan(ls_emitter *e, ls_emitted x) {
+  const ls_emitted is_nan = ls_emit_2(e, LS_OP_NOT_EQUAL, x, x);
+  const ls_emitted one = ls_emit_number(e, x, 1);
+  return ls_emit_select(e, is_nan, one, ls_emit_number(e, x, 0));
+}
+
+ls_emitted ls_emit_keep_nan(ls_emitter *e, ls_emitted marks, ls_emitted y) {
+  const ls_emitted is_marked =
+      ls_emit_2(e, LS_OP_EQUAL, marks, ls_emit_number(e, y, 1));
+  return ls_emit_select(e, is_marked, ls_emit_number(e, y, (double)NAN), y);
+}
+
 static ls_emitted last_reduced(ls_emitter *e, uint16_t op, ls_emitted x) {
   const int64_t axis = ls_batch_dims_at(e, x).rank - 1;
   return ls_emit_reduce(e, op, x, &axis, 1, true);
@@ -177,6 +189,16 @@ static ls_emitted cross_entropy_grad(ls_emitter *e) {
                      ls_emit_reshape(e, d, column));
 }
 
+// Finds the largest or least value; a NaN counts as such.
+static ls_emitted extreme(ls_emitter *e, uint16_t op, ls_emitted x,
+                          const int64_t *axes, size_t count, bool keep) {
+  const ls_emitted y = ls_emit_reduce(e, op, x, axes, count, keep);
+  if (!ls_dtype_is_float(ls_dtype_at(e, x))) return y;
+  const ls_emitted marks = ls_emit_reduce(
+      e, LS_OP_REDUCE_MAX, ls_emit_mark_nan(e, x), axes, count, keep);
+  return ls_emit_keep_nan(e, marks, y);
+}
+
 // Finds the first position of the largest or least value; a NaN counts as such.
 static ls_emitted arg_extreme(ls_emitter *e) {
   const ls_emitted x = ls_operand(e, 0);
@@ -186,7 +208,7 @@ static ls_emitted arg_extreme(ls_emitter *e) {
       e->node->type == LS_OP_ARGMAX ? LS_OP_REDUCE_MAX : LS_OP_REDUCE_MIN;
   if (ls_dim_is(dims.dim[axis], 0)) return ls_emit_nothing(e);
   ls_emitted outside =
-      ls_emit_2(e, LS_OP_EQUAL, x, ls_emit_reduce(e, op, x, &axis, 1, true));
+      ls_emit_2(e, LS_OP_EQUAL, x, extreme(e, op, x, &axis, 1, true));
   if (ls_dtype_is_float(ls_dtype_at(e, x)))
     outside =
         ls_emit_2(e, LS_OP_OR, outside, ls_emit_2(e, LS_OP_NOT_EQUAL, x, x));
@@ -207,9 +229,12 @@ static ls_emitted emit_reduction(ls_emitter *e) {
   const uint16_t op = e->node->type;
   const int64_t *axes = numbers(e, LS_ATTR_ID_AXES, &count);
   const bool sums = op == LS_OP_REDUCE_SUM || op == LS_OP_REDUCE_PRODUCT;
+  const bool keep = ls_node_int(e->node, LS_ATTR_ID_KEEP_DIMS) != 0;
   const ls_emitted x = ls_operand(e, 0);
+  if (op == LS_OP_REDUCE_MAX || op == LS_OP_REDUCE_MIN)
+    return extreme(e, op, x, axes, count, keep);
   return ls_emit_reduce(e, op, sums ? ls_emit_wide(e, x) : x, axes, count,
-                        ls_node_int(e->node, LS_ATTR_ID_KEEP_DIMS) != 0);
+                        keep);
 }
 
 // ---- Products --------------------------------------------------------------

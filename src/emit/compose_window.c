@@ -224,11 +224,14 @@ static ls_emitted reduce_window(ls_emitter *e) {
   const ls_batch_dims dims = ls_batch_dims_at(e, x);
   ls_window window;
   if (!compose_window_read(e, dims, NULL, &window)) return 0;
-  const bool is_max = strcmp(reduce, "max") == 0;
-  const ls_emitted y =
-      ls_emit_slide(e, is_max ? LS_OP_REDUCE_MAX : LS_OP_REDUCE_SUM, x, &window,
-                    ls_result_dims(e));
-  return divided(e, y, &window, dims);
+  const ls_batch_dims result = ls_result_dims(e);
+  if (strcmp(reduce, "max") != 0)
+    return divided(e, ls_emit_slide(e, LS_OP_REDUCE_SUM, x, &window, result),
+                   &window, dims);
+  const ls_emitted y = ls_emit_slide(e, LS_OP_REDUCE_MAX, x, &window, result);
+  const ls_emitted marks = ls_emit_slide(
+      e, LS_OP_REDUCE_MAX, ls_emit_mark_nan(e, x), &window, result);
+  return ls_emit_keep_nan(e, marks, y);
 }
 
 // Adds to each element the gradients of the windows that see it: sums over

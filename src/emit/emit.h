@@ -420,6 +420,11 @@ static inline ls_emitted ls_emit_select(ls_emitter *e, ls_emitted condition,
 ls_emitted ls_emit_wide(ls_emitter *e, ls_emitted x);
 // Emits 1 / x, by which our kernels multiply if a row has one divisor.
 ls_emitted ls_emit_reciprocal(ls_emitter *e, ls_emitted x);
+// Two functions that keep NaN in maxima and minima, because XLA drops it on
+// CPUs if there are many numbers. The first marks NaN by 1, other numbers by 0;
+// the second returns NaN where a reduced mark is 1, else y.
+ls_emitted ls_emit_mark_nan(ls_emitter *e, ls_emitted x);
+ls_emitted ls_emit_keep_nan(ls_emitter *e, ls_emitted marks, ls_emitted y);
 // Reduces values along the canonical tree; 16-bit floats in f32.
 ls_emitted ls_emit_tree(ls_emitter *e, uint16_t op, const ls_emitted *items,
                         int32_t count);
