@@ -185,7 +185,8 @@ void cli_print_text(char before, const char *name, const char *text);
 // closing brace.
 void cli_print_values(ls_nest values);
 void cli_print_row(ls_nest values, int64_t row);
-// Write to a file: a number, a string, a nest, a row of an array.
+// Write to a file: a number, a string (bytes that are no UTF-8 become U+FFFD),
+// a nest, a row of an array.
 void cli_write_real(FILE *to, double value, int digits);
 void cli_write_json(FILE *to, const char *bytes, size_t size);
 void cli_write_values(FILE *to, ls_nest values);

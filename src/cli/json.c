@@ -23,15 +23,42 @@ void cli_print_member(char before, const char *name, double value, int digits) {
 }
 
 // ---- Texts -----------------------------------------------------------------
+// Returns the number of bytes of the UTF-8 character at `text`; 0: none.
+static size_t character_size(const char *text, size_t size) {
+  const unsigned char *at = (const unsigned char *)text;
+  const unsigned char head = at[0];
+  if (head < 0x80) return 1;
+  const size_t width = head < 0xc2   ? 0
+                       : head < 0xe0 ? 2
+                       : head < 0xf0 ? 3
+                       : head < 0xf5 ? 4
+                                     : 0;
+  if (width > size) return 0;
+  for (size_t i = 1; i < width; ++i)
+    if ((at[i] & 0xc0) != 0x80) return 0;
+  // No overlong forms, halves of pairs, or values beyond the last character.
+  if ((head == 0xe0 && at[1] < 0xa0) || (head == 0xed && at[1] >= 0xa0) ||
+      (head == 0xf0 && at[1] < 0x90) || (head == 0xf4 && at[1] >= 0x90))
+    return 0;
+  return width;
+}
+
 void cli_write_json(FILE *to, const char *bytes, size_t size) {
   putc('"', to);
-  for (const char *at = bytes; at < bytes + size; ++at) {
-    if (*at == '"' || *at == '\\')
+  for (const char *at = bytes, *end = bytes + size; at < end; ++at) {
+    const size_t width = character_size(at, (size_t)(end - at));
+    if (width == 0) {
+      fputs("\\ufffd", to);
+    } else if (width > 1) {
+      fwrite(at, 1, width, to);
+      at += width - 1;
+    } else if (*at == '"' || *at == '\\') {
       fprintf(to, "\\%c", *at);
-    else if ((unsigned char)*at < 0x20)
+    } else if ((unsigned char)*at < 0x20) {
       fprintf(to, "\\u%04x", (unsigned)*at);
-    else
+    } else {
       putc(*at, to);
+    }
   }
   putc('"', to);
 }

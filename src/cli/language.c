@@ -9,7 +9,7 @@
 #include "cli/serve/serve.h"
 
 // ---- Models ----------------------------------------------------------------
-static ls_status refuse_model(const char *name) {
+ls_status cli_language_refuse(const char *name) {
   return ls_invalid_argument(
       "'%s' is not a language model: generating text needs one that takes "
       "tokens i32[N] and has logits of the token after each",
@@ -30,7 +30,7 @@ ls_status cli_language_of_run(const cli_run *run, const ls_train_config *config,
   CLI_OWN(cli_inference, built) = {0};
   CLI_OWN(ls_session, session) = NULL;
   CLI_OWN(ls_decoder, decoder) = NULL;
-  if (!cli_is_language(type)) return refuse_model(type->name);
+  if (!cli_is_language(type)) return cli_language_refuse(type->name);
   LS_RETURN_IF_ERROR(ls_graph_create(type->name, &graph));
   LS_RETURN_IF_ERROR(cli_build_inference(config, type, graph, &built));
   LS_RETURN_IF_ERROR(ls_session_create(graph, &session));
@@ -57,11 +57,14 @@ static ls_status use_run(void *user, const ls_train_config *config,
 }
 
 // ---- Exports ---------------------------------------------------------------
-static ls_status find_in_export(const cli_served *served, cli_language *out) {
+ls_status cli_language_find(cli_served *served) {
   cli_signature *found = NULL;
-  LS_RETURN_IF_ERROR(cli_served_find(served, NULL, 0, &found));
+  cli_language *out = &served->language;
+  for (size_t i = 0; i < served->num_signatures; ++i)
+    if (strcmp(served->signatures[i].info.key, LS_SERVING_DEFAULT) == 0)
+      found = &served->signatures[i];
+  if (found == NULL || found->info.num_inputs != 1) return ls_ok();
   const ls_serving_info *info = &found->info;
-  if (info->num_inputs != 1) return refuse_model(served->name);
   const ls_type takes = info->inputs[0].type;
   const bool is_text = takes.dtype == LS_DTYPE_I32 && takes.shape.rank == 2 &&
                        takes.shape.dim[0] < 0 && takes.shape.dim[1] > 0;
@@ -76,16 +79,26 @@ static ls_status find_in_export(const cli_served *served, cli_language *out) {
     return ls_serving_create_decoder(served->serving, info->key,
                                      info->outputs[i].name, &out->decoder);
   }
-  return refuse_model(served->name);
+  return ls_ok();
+}
+
+ls_status cli_language_warm(cli_language *self) {
+  const int32_t token = 0;
+  const ls_array *logits = NULL;
+  if (self->decoder == NULL) return ls_ok();
+  LS_RETURN_IF_ERROR(ls_decoder_begin(self->decoder, &token, 1, &logits));
+  return self->tokens > 1 ? ls_decoder_next(self->decoder, token, &logits)
+                          : ls_ok();
 }
 
 static ls_status use_export(const run_use *use) {
   cli_served served = {0};
-  cli_language language = {0};
   ls_status status = cli_served_load(use->run->folder, &served);
-  if (ls_status_is_ok(status)) status = find_in_export(&served, &language);
-  if (ls_status_is_ok(status)) status = use->body(use->user, &language);
-  ls_decoder_destroy(language.decoder);
+  if (ls_status_is_ok(status)) status = cli_language_find(&served);
+  if (ls_status_is_ok(status))
+    status = served.language.decoder != NULL
+                 ? use->body(use->user, &served.language)
+                 : cli_language_refuse(served.name);
   cli_served_close(&served);
   return status;
 }

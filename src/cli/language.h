@@ -20,6 +20,14 @@ typedef struct cli_language {
 int cli_with_language(cli_run *run,
                       ls_status (*body)(void *user, cli_language *language),
                       void *user);
+// Finds the language model of an export, if it is one, for its `language`.
+struct cli_served;
+ls_status cli_language_find(struct cli_served *served);
+// Computes some logits of a decoder, if there is one, so that no text waits for
+// a compilation.
+ls_status cli_language_warm(cli_language *self);
+// Makes the error for a model that is none.
+ls_status cli_language_refuse(const char *name);
 // Returns true if a model's examples are tokens, and its labels one for each.
 bool cli_is_language(const ls_model_type *type);
 // Calls `body` with the model of an open run.

@@ -52,7 +52,7 @@ ls_status cli_writer_begin(cli_writer *self, int64_t sample, const char *prompt,
   if (size == 0 && '\n' >= language->classes)
     return ls_invalid_argument(
         "a text without a prompt begins after a line's end, byte %d, and the "
-        "model has %lld classes: give a --prompt",
+        "model has %lld classes: give a prompt",
         '\n', (long long)language->classes);
   for (size_t i = 0; i < size; ++i)
     if ((unsigned char)prompt[i] >= language->classes)

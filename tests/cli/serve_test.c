@@ -452,7 +452,7 @@ TEST(the_version_of_an_export_is_a_part_of_its_address) {
       "/v1/models/other/metadata", "/v1/models/other/versions/1/metadata"};
   for (int i = 0; i < 4; ++i) {
     assert_int_equal(get(self.port, "GET", missing[i], answer), 404);
-    assert_non_null(strstr(answer, "/v1/models/other, both also with "
+    assert_non_null(strstr(answer, "/v1/models/other, each also with "
                                    "/versions/1 after the name"));
   }
   stop_server(&self);
@@ -729,6 +729,163 @@ TEST(the_end_under_load_finishes_what_is_here) {
   }
   HEAP(char, answer) = malloc(ANSWER);
   assert_int_equal(get(self.port, "GET", "/healthz", answer), 0);
+}
+
+// ---- Texts -----------------------------------------------------------------
+#define GENERATE "/v1/models/words:generate"
+
+// Exports a language model of bytes.
+static void make_words(void) {
+  static bool is_made;
+  if (is_made) return;
+  is_made = true;
+  run_command("train --model \"$LS_BUILD_DIR\"/tests/cli/libraries/"
+              "language.so:words --data rows.csv --quiet --run-dir words-run "
+              "--steps 30 --test none --overwrite");
+  (void)!system("rm -rf words");
+  run_command("export words-run --model "
+              "\"$LS_BUILD_DIR\"/tests/cli/libraries/language.so:words "
+              "--out words");
+}
+
+// Reads the text of `lockstep generate` from out.txt, without its line's end.
+static size_t read_text(char *text) {
+  FILE *file = fopen("out.txt", "r");
+  assert_non_null(file);
+  const size_t size = fread(text, 1, ANSWER, file);
+  fclose(file);
+  assert_true(size > 0 && text[size - 1] == '\n');
+  return size - 1;
+}
+
+TEST(texts_are_those_of_generate) {
+  make_words();
+  server self = start_server("words");
+  HEAP(char, answer) = malloc(ANSWER);
+  HEAP(char, wanted) = malloc(ANSWER);
+  const char *body = NULL;
+  size_t body_size = 0;
+  static const struct {
+    const char *flags, *request;
+  } rows[] = {
+      {"--prompt 1.2 --tokens 40", "{\"prompt\": \"1.2\", \"tokens\": 40}"},
+      {"--prompt \"caf\303\251 \\\"\" --tokens 9 --seed 7 --temperature 0.5",
+       "{\"prompt\":\"caf\\u00e9 \\\"\", \"tokens\":9, \"seed\":7,"
+       "\"temperature\":5e-1}"},
+      {"--top-k 3 --tokens 20 --temperature 4",
+       " { \"top_k\" : 3 , \"tokens\" : 20 , \"temperature\" : 4 } "},
+      {"--temperature 0", "{\"temperature\": 0}"},
+      {"", "{}"},
+  };
+  for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); ++i) {
+    char words[256];
+    snprintf(words, sizeof(words), "generate words %s", rows[i].flags);
+    run_command(words);
+    const size_t size = read_text(wanted);
+    assert_int_equal(post(self.port, GENERATE, "Accept: text/plain\r\n",
+                          rows[i].request, strlen(rows[i].request), answer,
+                          &body, &body_size),
+                     200);
+    assert_int_equal(body_size, size);
+    assert_memory_equal(body, wanted, size);
+  }
+  // JSON has U+FFFD for bytes that are no UTF-8.
+  assert_int_equal(post_text(self.port, GENERATE,
+                             "{\"prompt\":\"a\\nb \xff\xc3\xa9\xe2\x82\","
+                             "\"tokens\":1,\"temperature\":0}",
+                             answer, &body),
+                   200);
+  assert_memory_equal(body, "{\"text\":\"a\\u000ab \\ufffd\xc3\xa9\\ufffd", 31);
+  assert_int_equal(get(self.port, "GET", "/v1/models/words", answer), 200);
+  assert_non_null(strstr(answer, "\"generates\":true"));
+  stop_server(&self);
+}
+
+typedef struct reader {
+  pthread_t thread;
+  int port, code;
+  char request[128];
+  char *answer;
+} reader;
+
+static void *read_one(void *argument) {
+  reader *r = argument;
+  const char *body = NULL;
+  r->code = post_text(r->port, GENERATE, r->request, r->answer, &body);
+  memmove(r->answer, body, strlen(body) + 1);
+  return NULL;
+}
+
+TEST(texts_at_one_time_do_not_mix_and_predictions_run_between_them) {
+  make_words();
+  server self = start_server("words");
+  static reader readers[6];
+  HEAP(char, answers) = malloc((size_t)6 * ANSWER);
+  HEAP(char, answer) = malloc(ANSWER);
+  char text[1024];
+  const char *body = NULL;
+  for (int i = 0; i < 6; ++i) {
+    readers[i].port = self.port;
+    readers[i].answer = answers + (size_t)i * ANSWER;
+    snprintf(readers[i].request, sizeof(readers[i].request),
+             "{\"prompt\":\"ab\",\"tokens\":300,\"seed\":%d}", i / 2);
+    assert_int_equal(
+        pthread_create(&readers[i].thread, NULL, read_one, &readers[i]), 0);
+  }
+  print_rows(text, "{\"instances\":", 0, 1);
+  for (int i = 0; i < 20; ++i)
+    assert_int_equal(post_text(self.port, PREDICT, text, answer, &body), 200);
+  for (int i = 0; i < 6; ++i) {
+    pthread_join(readers[i].thread, NULL);
+    assert_int_equal(readers[i].code, 200);
+  }
+  for (int i = 0; i < 6; i += 2) {
+    assert_string_equal(readers[i].answer, readers[i + 1].answer);
+    assert_string_not_equal(readers[i].answer, readers[(i + 2) % 6].answer);
+  }
+  stop_server(&self);
+}
+
+TEST(texts_that_cannot_be_are_refused) {
+  make_words();
+  server self = start_server("words --max-tokens 50");
+  HEAP(char, answer) = malloc(ANSWER);
+  const char *body = NULL;
+  static const struct {
+    const char *text, *wanted;
+  } rows[] = {
+      {"", "ends at line 1, byte 1: expected an object"},
+      {"[1]", "expected an object"},
+      {"{\"prompt\": 1}", "'prompt' is 1, expected a string"},
+      {"{\"tokens\": \"1\"}", "expected a number"},
+      {"{\"tokens\": null}", "'tokens' is null, expected a number"},
+      {"{\"tokens\": 0}", "'tokens' is 0, expected "},
+      {"{\"tokens\": 51}", "'tokens' is 51, expected at most 50"},
+      {"{\"tokens\": 1.5}", "'tokens' is 1.5, expected "},
+      {"{\"temperature\": -1}", "'temperature' is -1, expected 0 or"},
+      {"{\"seed\": 1, \"seeds\": 1}", "there is no member 'seeds'"},
+      {"{\"top-k\": 1}", "there is no member 'top-k'"},
+      {"{\"prompt\": \"\\u0000\"}", "zero byte"},
+      {"{\"prompt\": \"\\ud800\"}", "no text"},
+      {"{\"prompt\": \"a\"} 1", "expected the end"},
+      {"{\"prompt\": \"a\",}", "expected a string"},
+  };
+  for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); ++i) {
+    assert_int_equal(
+        post_text(self.port, GENERATE, rows[i].text, answer, &body), 400);
+    expect_contains(body, rows[i].wanted);
+  }
+  assert_int_equal(
+      post_text(self.port, "/v1/models/mnist:generate", "{}", answer, &body),
+      400);
+  expect_contains(body, "'mnist' is not a language model");
+  assert_int_equal(post(self.port, GENERATE,
+                        "Content-Type: application/x-npy\r\n", "{}", 2, answer,
+                        &body, NULL),
+                   415);
+  assert_int_equal(get(self.port, "GET", GENERATE, answer), 405);
+  assert_int_equal(post_text(self.port, GENERATE, "{}", answer, &body), 200);
+  stop_server(&self);
 }
 
 // ---- Refusals --------------------------------------------------------------

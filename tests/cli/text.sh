@@ -125,7 +125,7 @@ tr 'jumps over;' '\001-\007\001-\004' <book >few.txt
 works train --model "$library:few" --data few.txt --steps 1 --quiet --run-dir run-6
 ends 1 "a line's end is byte 10, and scores count it: the model has 8 classes, so its texts have bytes below that (in line 0, counted from 0)" \
   predict run-6 --model "$library:few" --data few.txt
-ends 1 "a text without a prompt begins after a line's end, byte 10, and the model has 8 classes: give a --prompt" \
+ends 1 "a text without a prompt begins after a line's end, byte 10, and the model has 8 classes: give a prompt" \
   generate run-6 --model "$library:few"
 works generate run-6 --model "$library:few" --prompt "$(printf '\001')" --tokens 2
 printf 'jumps over;jumps over;jumps over;\nmoves\n\n' >lines.txt

@@ -11,6 +11,9 @@
 // A run takes no memory but what the library's run takes: arrays of each batch
 // size are kept.
 //
+// A text takes one turn of the queue for each of its bytes, so that predictions
+// wait for no whole text. A model computes one text at a time.
+//
 // Threads: any may add jobs; one runs them.
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -73,12 +76,17 @@ bool cli_batcher_reserve(cli_batcher *batcher) {
   return false;
 }
 
+// Adds a job to the queue. The lock is held.
+static void append_job(cli_batcher *self, cli_job *job) {
+  job->next = NULL;
+  *self->end = job;
+  self->end = &job->next;
+}
+
 void cli_batcher_add(cli_batcher *batcher, cli_job *job) {
   job->queued_ns = cli_now_ns();
-  job->next = NULL;
   pthread_mutex_lock(&batcher->lock);
-  *batcher->end = job;
-  batcher->end = &job->next;
+  append_job(batcher, job);
   pthread_cond_signal(&batcher->added);
   pthread_mutex_unlock(&batcher->lock);
 }
@@ -296,6 +304,21 @@ static cli_job *take_first(cli_batcher *self) {
   return job;
 }
 
+// ---- Texts -----------------------------------------------------------------
+// Adds a byte to a text, which then waits behind all others.
+static void run_text(cli_batcher *self, cli_job *job) {
+  cli_text_state state;
+  const ls_status status = cli_text_run(job->text, &state);
+  if (state == CLI_TEXT_DONE) {
+    finish_job(self, job, status);
+    return;
+  }
+  if (state == CLI_TEXT_RUNS) job->begun_rows = 1;
+  pthread_mutex_lock(&self->lock);
+  append_job(self, job);
+  pthread_mutex_unlock(&self->lock);
+}
+
 // ---- Running ---------------------------------------------------------------
 // Runs the first job, with others of its signature. The lock is held, and
 // released meanwhile.
@@ -312,6 +335,10 @@ static void run_first(cli_batcher *self) {
                          "the request waited for longer than --timeout, %lld "
                          "s, behind others: try again later",
                          (long long)self->limits.timeout_s));
+  } else if (job->text != NULL) {
+    take_first(self);
+    pthread_mutex_unlock(&self->lock);
+    run_text(self, job);
   } else if (!s->batched) {
     take_first(self);
     pthread_mutex_unlock(&self->lock);

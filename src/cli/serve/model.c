@@ -183,6 +183,7 @@ void cli_served_close(cli_served *model) {
       ls_nest_release(model->signatures[i].buckets[k].outputs);
     }
   }
+  ls_decoder_destroy(model->language.decoder);
   ls_serving_destroy(model->serving);
   cli_release(model->signatures);
   cli_release(model->classes);
@@ -239,6 +240,7 @@ void cli_served_describe(FILE *to, const cli_served *model) {
             model->signatures[i].batched ? "true" : "false");
   }
   putc('}', to);
+  if (model->language.decoder != NULL) fputs(",\"generates\":true", to);
   const char *at = model->classes;
   for (; at != NULL && *at != '\0';) {
     const size_t size = strcspn(at, "\n");

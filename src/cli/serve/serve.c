@@ -26,6 +26,8 @@ static ls_status load_models(cli_service *service, const serve_flags *flags) {
             "'%s' and '%s' are both called '%s': name one, as in other=%s",
             service->models[k].folder, model->folder, model->name,
             model->folder);
+    LS_RETURN_IF_ERROR(cli_language_find(model));
+    LS_RETURN_IF_ERROR(cli_language_warm(&model->language));
     for (size_t k = 0; k < model->num_signatures; ++k)
       LS_RETURN_IF_ERROR(
           cli_batcher_warm(service->batcher, &model->signatures[k]));
@@ -89,7 +91,8 @@ int cli_serve(int argc, char **argv) {
                                               .max_wait_us = 200,
                                               .max_queue = 1024,
                                               .timeout_s = 30,
-                                              .max_body = 16}}};
+                                              .max_body = 16,
+                                              .max_tokens = 1024}}};
   cli_limits *limits = &flags.service.limits;
   const cli_option options[] = {
       {"port", CLI_COUNT_OR_ZERO, &flags.service.port, "N",
@@ -107,6 +110,8 @@ int cli_serve(int argc, char **argv) {
        "503"},
       {"max-body", CLI_COUNT, &limits->max_body, "MIB",
        "largest body of a request in MiB (default 16)"},
+      {"max-tokens", CLI_COUNT, &limits->max_tokens, "N",
+       "bytes that a request for a text may add at most (default 1024)"},
       {"timeout", CLI_COUNT, &limits->timeout_s, "SECONDS",
        "time in which a header, a body, an answer or the wait in the queue "
        "must end (default 30)"},
@@ -118,7 +123,8 @@ int cli_serve(int argc, char **argv) {
       .command = "serve",
       .about =
           "Answers predictions of exported models over HTTP, in the formats of "
-          "TensorFlow Serving, JSON and npy: POST /v1/models/NAME:predict; GET "
+          "TensorFlow Serving, JSON and npy: POST /v1/models/NAME:predict; of "
+          "language models also texts: POST /v1/models/NAME:generate; GET "
           "/v1/models/NAME, /metrics and /healthz. Ctrl-C or SIGTERM ends it "
           "with code 0, once it has finished what it has.",
       .subject = "[NAME=]EXPORT",

@@ -8,7 +8,7 @@
 #ifndef LS_CLI_SERVE_SERVE_H_
 #define LS_CLI_SERVE_SERVE_H_
 
-#include "cli/cli.h"
+#include "cli/language.h"
 #include "lockstep/serving.h"
 
 // ---- Models ----------------------------------------------------------------
@@ -38,7 +38,9 @@ typedef struct cli_served {
   ls_serving *serving;
   cli_signature *signatures;
   size_t num_signatures;
-  char *classes;  // Names of classes, one per line; NULL: none.
+  char *classes;             // Names of classes, one per line; NULL: none.
+  cli_language language;     // No decoder: it is no language model.
+  struct cli_text *writing;  // The text that its decoder computes.
 } cli_served;
 
 // Loads the export that a word of the command line names, "[NAME=]FOLDER", or
@@ -86,9 +88,31 @@ ls_status cli_answer_json(FILE *to, const cli_request *request,
 ls_status cli_answer_npy(const cli_request *request, ls_nest outputs,
                          const char *name, ls_array **out_bytes);
 
+// ---- Texts -----------------------------------------------------------------
+// A text to be continued by a language model.
+typedef struct cli_text cli_text;
+// Reads the body of a request, {"prompt": "...", "tokens": 200, ...}: members
+// have the names of the flags of `lockstep generate`.
+//   LS_INVALID_ARGUMENT  names the member or position, and what would do; more
+//                        than `most_tokens`; the model is no language model.
+ls_status cli_text_parse(cli_served *model, const char *body, size_t size,
+                         int64_t most_tokens, cli_text **out);
+void cli_text_close(cli_text *text);  // NULL is fine.
+typedef enum cli_text_state {
+  CLI_TEXT_WAITS,  // The model computes another text.
+  CLI_TEXT_RUNS,
+  CLI_TEXT_DONE,  // It is complete, or has failed.
+} cli_text_state;
+// Adds a byte. The batcher's thread.
+ls_status cli_text_run(cli_text *text, cli_text_state *out_state);
+// Writes the prompt and what follows it: as JSON, where bytes that are no UTF-8
+// become U+FFFD, or as they are.
+void cli_text_answer(const cli_text *text, bool as_json, FILE *to);
+
 // ---- The batcher -----------------------------------------------------------
 typedef struct cli_job cli_job;
 struct cli_job {
+  cli_text *text;  // NULL: a prediction, of
   cli_request request;
   ls_nest outputs;  // A dict of arrays, once it is finished.
   ls_status status;
@@ -96,13 +120,15 @@ struct cli_job {
   void (*finish)(cli_job *job);
   void *user;
   int64_t queued_ns;
-  int64_t begun_rows, done_rows;  // Progress of a batched signature's rows.
+  int64_t begun_rows, done_rows;  // Progress of a batched signature's rows;
+                                  // begun_rows is 1 once a text has begun.
   cli_job *next;
 };
 
 typedef struct cli_limits {
   int64_t max_batch, max_wait_us, max_queue, timeout_s;
-  int64_t max_body;  // In MiB.
+  int64_t max_body;    // In MiB.
+  int64_t max_tokens;  // Bytes that a request for a text adds at most.
 } cli_limits;
 
 typedef struct cli_batcher cli_batcher;

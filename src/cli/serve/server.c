@@ -119,11 +119,12 @@ typedef struct exchange {
   server *self;
   struct MHD_Connection *connection;
   link_state *link;
-  const cli_served *model;  // The model that is asked; NULL: none.
-  const char *signature;    // From the address; NULL: none.
+  cli_served *model;      // The model that is asked; NULL: none.
+  const char *signature;  // From the address; NULL: none.
   cli_body_kind kind;
   cli_buffer body;
   int64_t begin_ns;
+  bool is_text;  // A text is asked for, not a prediction.
   bool too_long, queued, answered;
   cli_job job;
 } exchange;
@@ -139,6 +140,7 @@ static void end_exchange(void *user, struct MHD_Connection *connection,
   __atomic_sub_fetch(&self->body_bytes, (int64_t)x->body.capacity,
                      __ATOMIC_RELAXED);
   __atomic_sub_fetch(&self->num_requests, 1, __ATOMIC_RELAXED);
+  cli_text_close(x->job.text);
   cli_request_close(&x->job.request);
   ls_nest_release(x->job.outputs);
   ls_status_free(x->job.status);
@@ -222,6 +224,23 @@ static const char *header_of(const exchange *x, const char *name) {
   return value != NULL ? value : "";
 }
 
+// Answers with a finished text.
+static enum MHD_Result send_written(exchange *x, const char *accept) {
+  const bool as_json = strstr(accept, "octet-stream") == NULL &&
+                       strstr(accept, "text/plain") == NULL;
+  cli_buffer text = {0};
+  FILE *to = cli_buffer_open(&text);
+  if (to != NULL) cli_text_answer(x->job.text, as_json, to);
+  if (to == NULL || fclose(to) != 0) {
+    cli_release(text.data);
+    return send_error(x, MHD_HTTP_INTERNAL_SERVER_ERROR, NULL,
+                      ls_out_of_memory());
+  }
+  return send_text(x, MHD_HTTP_OK,
+                   as_json ? "application/json" : "application/octet-stream",
+                   &text);
+}
+
 // Answers with the outputs of a finished job.
 static enum MHD_Result send_outputs(exchange *x) {
   const char *accept = header_of(x, MHD_HTTP_HEADER_ACCEPT);
@@ -229,6 +248,7 @@ static enum MHD_Result send_outputs(exchange *x) {
     const ls_status status = cli_give(&x->job.status);
     return send_error(x, code_of(status), NULL, status);
   }
+  if (x->is_text) return send_written(x, accept);
   if (strstr(accept, "x-npy") != NULL ||
       strstr(accept, "octet-stream") != NULL) {
     ls_array *bytes = NULL;
@@ -259,14 +279,29 @@ static enum MHD_Result send_outputs(exchange *x) {
   return send_error(x, code_of(status), NULL, status);
 }
 
-// ---- Predictions -----------------------------------------------------------
+// ---- Predictions and texts
+// -----------------------------------------------------------
 static void finish_job(cli_job *job) {
   exchange *x = job->user;
   cli_http.resume_connection(x->connection);
 }
 
+static ls_status parse_body(exchange *x) {
+  const cli_buffer *body = &x->body;
+  if (body->failed)
+    return LS_STATUS(LS_UNAVAILABLE, "the bodies of all requests have more "
+                                     "bytes than may be held: try again later");
+  if (x->is_text)
+    return cli_text_parse(x->model, body->data, body->size,
+                          x->self->service->limits.max_tokens, &x->job.text);
+  LS_RETURN_IF_ERROR(cli_request_parse(x->model, x->signature, x->kind,
+                                       body->data, body->size,
+                                       &x->job.request));
+  return cli_batcher_prepare(x->self->service->batcher, &x->job);
+}
+
 // Reads a complete body, and gives it to the batcher.
-static enum MHD_Result begin_prediction(exchange *x) {
+static enum MHD_Result begin_job(exchange *x) {
   server *self = x->self;
   cli_batcher *batcher = self->service->batcher;
   if (x->too_long)
@@ -274,13 +309,7 @@ static enum MHD_Result begin_prediction(exchange *x) {
         x, MHD_HTTP_CONTENT_TOO_LARGE, NULL,
         ls_invalid_argument("the body is longer than --max-body, %lld MiB",
                             (long long)self->service->limits.max_body));
-  ls_status status =
-      x->body.failed
-          ? LS_STATUS(LS_UNAVAILABLE, "the bodies of all requests have more "
-                                      "bytes than may be held: try again later")
-          : cli_request_parse(x->model, x->signature, x->kind, x->body.data,
-                              x->body.size, &x->job.request);
-  if (ls_status_is_ok(status)) status = cli_batcher_prepare(batcher, &x->job);
+  ls_status status = parse_body(x);
   if (ls_status_is_ok(status) && !cli_batcher_reserve(batcher))
     status = LS_STATUS(LS_UNAVAILABLE,
                        "%lld requests are waiting, the most that may "
@@ -319,8 +348,8 @@ static void take_body(exchange *x, const char *data, size_t size) {
 // ---- Addresses -------------------------------------------------------------
 // Returns the model of "/v1/models/NAME" or "/v1/models/NAME/versions/VERSION",
 // of which `*rest` is the text that follows; NULL: there is none.
-static const cli_served *find_model(const cli_service *service, const char *url,
-                                    const char **rest) {
+static cli_served *find_model(const cli_service *service, const char *url,
+                              const char **rest) {
   *rest = "";
   if (strncmp(url, "/v1/models/", 11) != 0) return NULL;
   for (size_t i = 0; i < service->num_models; ++i) {
@@ -350,9 +379,11 @@ static enum MHD_Result send_unknown(exchange *x, const char *url) {
   return send_error(
       x, MHD_HTTP_NOT_FOUND, NULL,
       ls_not_found("there is nothing at '%.100s'; there are "
-                   "/v1/models/%s:predict, /v1/models/%s, both also with "
+                   "/v1/models/%s:predict%s, /v1/models/%s, each also with "
                    "/versions/%s after the name, /metrics and /healthz",
-                   url, model->name, model->name, cli_served_version(model)));
+                   url, model->name,
+                   model->language.decoder != NULL ? " and :generate" : "",
+                   model->name, cli_served_version(model)));
 }
 
 // Answers with the description of a model, or with what another address has.
@@ -400,7 +431,7 @@ static bool find_kind(exchange *x) {
   return false;
 }
 
-// Checks the header of a request for a prediction. Bodies that are refused here
+// Checks the header of a request with a body. Bodies that are refused here
 // are not read: the connection ends with the answer.
 static enum MHD_Result check_header(exchange *x) {
   const cli_limits *limits = &x->self->service->limits;
@@ -419,14 +450,20 @@ static enum MHD_Result check_header(exchange *x) {
     x->too_long = true;
     return size <= MOST_DROPPED && header_of(x, MHD_HTTP_HEADER_EXPECT)[0] == 0
                ? MHD_YES
-               : begin_prediction(x);
+               : begin_job(x);
   }
   if (coding[0] != '\0' && strcasecmp(coding, "identity") != 0)
     return send_error(x, MHD_HTTP_UNSUPPORTED_MEDIA_TYPE, NULL,
                       ls_invalid_argument("the body is packed (%.20s): send it "
                                           "as it is",
                                           coding));
-  if (!find_kind(x))
+  const bool is_known = find_kind(x);
+  if (x->is_text && (!is_known || x->kind != CLI_BODY_JSON))
+    return send_error(
+        x, MHD_HTTP_UNSUPPORTED_MEDIA_TYPE, NULL,
+        ls_invalid_argument("the body is '%.60s': send application/json",
+                            header_of(x, MHD_HTTP_HEADER_CONTENT_TYPE)));
+  if (!is_known)
     return send_error(
         x, MHD_HTTP_UNSUPPORTED_MEDIA_TYPE, NULL,
         ls_invalid_argument(
@@ -446,14 +483,16 @@ static enum MHD_Result begin_exchange(exchange *x, const char *url,
                      strcmp(method, MHD_HTTP_METHOD_HEAD) == 0;
   const char *rest = NULL;
   x->model = find_model(self->service, url, &rest);
-  const bool predicts = x->model != NULL && strcmp(rest, ":predict") == 0;
-  const bool known = predicts || (x->model != NULL && *rest == '\0') ||
+  x->is_text = x->model != NULL && strcmp(rest, ":generate") == 0;
+  const bool takes_body =
+      x->is_text || (x->model != NULL && strcmp(rest, ":predict") == 0);
+  const bool known = takes_body || (x->model != NULL && *rest == '\0') ||
                      strcmp(url, "/metrics") == 0 ||
                      strcmp(url, "/healthz") == 0;
   if (!known) return send_unknown(x, url);
-  if (predicts ? strcmp(method, MHD_HTTP_METHOD_POST) != 0 : !reads)
-    return send_wrong_method(x, url, predicts ? "POST" : "GET, HEAD");
-  if (!predicts) return send_description(x, url, x->model);
+  if (takes_body ? strcmp(method, MHD_HTTP_METHOD_POST) != 0 : !reads)
+    return send_wrong_method(x, url, takes_body ? "POST" : "GET, HEAD");
+  if (!takes_body) return send_description(x, url, x->model);
   if (__atomic_load_n(&self->stopping, __ATOMIC_RELAXED))
     return send_error(x, MHD_HTTP_SERVICE_UNAVAILABLE, NULL,
                       LS_STATUS(LS_UNAVAILABLE, "the server is stopping"));
@@ -489,7 +528,7 @@ static enum MHD_Result handle(void *user, struct MHD_Connection *connection,
     return MHD_YES;
   }
   if (x->answered) return MHD_YES;
-  return x->queued ? send_outputs(x) : begin_prediction(x);
+  return x->queued ? send_outputs(x) : begin_job(x);
 }
 
 // ---- The daemon ------------------------------------------------------------
