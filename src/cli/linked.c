@@ -150,14 +150,28 @@ static ls_status make_model(const ls_model_call *call, ls_model *out) {
                              out);
 }
 
+// Returns true for an op of a step: not one that sets a slot to its first
+// value, nor a group, which may have such ones.
+static bool is_of_step(ls_op op) {
+  static const char end[] = "/initializer";
+  const char *name = ls_op_name(op);
+  const size_t size = strlen(name);
+  return strcmp(ls_op_type_name(op), "no_op") != 0 &&
+         (size < sizeof(end) ||
+          strcmp(name + size + 1 - sizeof(end), end) != 0);
+}
+
 // Groups all ops of a model's step with its train op, as a function would run
 // them.
 static ls_status group_from(const ls_graph *graph, size_t first,
                             ls_op *out_op) {
-  const size_t count = ls_graph_num_ops(graph) - first;
-  CLI_OWN_ARRAY_OR_RETURN(ls_op, ops, count);
-  for (size_t i = 0; i < count; ++i)
-    ops[i] = ls_graph_op(graph, first + i);
+  const size_t all = ls_graph_num_ops(graph);
+  size_t count = 0;
+  CLI_OWN_ARRAY_OR_RETURN(ls_op, ops, all - first);
+  for (size_t i = first; i < all; ++i) {
+    ops[count] = ls_graph_op(graph, i);
+    count += is_of_step(ops[count]);
+  }
   *out_op = ls_group(ops, count, "train_op");
   return ls_ok();
 }
