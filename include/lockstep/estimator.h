@@ -114,7 +114,8 @@ LS_API const char *
 ls_estimator_last_compile_error(const ls_estimator *estimator);
 
 // ---- Training --------------------------------------------------------------
-// Lines and reports of the steps of a training. Zeroed: none.
+// What is recorded and checked of the steps of a training, as by ls_train.
+// Zeroed: nothing.
 typedef struct ls_training_lines {
   // Writes metrics.jsonl in the folder, as ls_train does: a line with the mean
   // loss every 100 steps and at the end, and one for each evaluation of
@@ -122,6 +123,17 @@ typedef struct ls_training_lines {
   // variables every so many steps.
   bool metrics;
   int64_t checksum;
+  // Adds the norm of the last step's gradients, of all replicas and clipped, to
+  // lines of steps; optimizers of this library keep them for it.
+  bool gradient_norm;
+  // Compares the variables of all ranks every so many steps.
+  int64_t check_ranks;
+  // Folder of event files of these lines and, at the end, of weights, as in
+  // ls_train_options; "": the run's. Those of the model's summaries are there
+  // without it. Default: none.
+  const char *events;
+  // Also keeps the checkpoint before which the mean loss was lowest.
+  bool keep_best_loss;
   // Called after runs, at most every 0.1 s, without epochs: ls_progress_show.
   void (*report)(void *user, const ls_train_report *report);
   void *report_user;

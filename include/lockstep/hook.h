@@ -38,7 +38,6 @@ extern "C" {
 #endif
 
 // ---- Steps -----------------------------------------------------------------
-#define LS_COLLECTION_LOCAL_VARIABLES "local_variables"
 #define LS_COLLECTION_EVAL_STEP "eval_step"
 
 // Creates the variable 'global_step' of a build graph, an i64 scalar with
@@ -191,7 +190,12 @@ typedef struct ls_saver_hook_options {
   ls_opt steps_per_run;               // Default 1.
   ls_opt keep;                        // Default 5.
   double keep_every_hours;            // Default: none.
-  const int64_t *kept_step;  // As in ls_checkpoints_options. Lent.
+  const int64_t *kept_step;           // As in ls_checkpoints_options. Lent.
+  // A result of runs, such as "loss", whose mean since the last save each
+  // checkpoint has as a metric; with `keep_lowest` the checkpoint for which it
+  // was lowest is kept, too. Default: none. Lent.
+  const char *metric;
+  bool keep_lowest;
   // Also writes the graph, as graph.ls; with functions the function's, once it
   // has been called. Default on.
   ls_flag graph_text;

@@ -103,6 +103,7 @@ typedef struct ls_variable_options {
 } ls_variable_options;
 
 #define LS_COLLECTION_GLOBAL_VARIABLES "variables"
+#define LS_COLLECTION_LOCAL_VARIABLES "local_variables"  // Not in checkpoints.
 #define LS_COLLECTION_TRAINABLE_VARIABLES "trainable_variables"
 #define LS_COLLECTION_GLOBAL_STEP "global_step"
 #define LS_COLLECTION_TRAIN_OP "train_op"

@@ -72,7 +72,7 @@ static ls_opt optional(int64_t count) {
 bool cli_estimator_tests(const estimator_flags *flags) {
   const ls_train_config *asked = &flags->train.asked;
   return flags->eval_seconds > 0 || asked->stop_early != NULL ||
-         asked->keep_best != NULL;
+         (asked->keep_best != NULL && strcmp(asked->keep_best, "loss") != 0);
 }
 
 static ls_status make_config(const estimator_flags *flags, cli_estimator *e) {

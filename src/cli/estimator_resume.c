@@ -46,6 +46,8 @@ static const entry entries[] = {
     {"epochs", CLI_COUNT, ASKED(epochs), ENDS},
     {"flip", CLI_FLAG, offsetof(estimator_flags, train.flip), FIXED},
     {"crop", CLI_COUNT, ASKED(crop), FIXED},
+    {"gradient-norm", CLI_FLAG, offsetof(estimator_flags, train.gradient_norm),
+     FREE},
     {"keep-best", CLI_TEXT, ASKED(keep_best), FREE},
     {"stop-early", CLI_TEXT, ASKED(stop_early), FREE},
     {"patience", CLI_COUNT, ASKED(patience), FREE},

@@ -48,9 +48,14 @@ static ls_status check_folder(const training *run) {
                    folder, folder);
 }
 
+// Returns true if the checkpoints of the lowest losses are kept.
+static bool keeps_loss(const ls_train_config *asked) {
+  return asked->keep_best != NULL && strcmp(asked->keep_best, "loss") == 0;
+}
+
 // Returns the metric of an evaluation as the estimator calls it.
 static const char *without_test(const char *metric) {
-  return metric != NULL ? metric + strlen("test_") : NULL;
+  return metric != NULL && strncmp(metric, "test_", 5) == 0 ? metric + 5 : NULL;
 }
 
 static ls_status train_with(training *run, ls_hook *const *hooks,
@@ -65,6 +70,10 @@ static ls_status train_with(training *run, ls_hook *const *hooks,
   const ls_training_lines lines = {
       .metrics = run->flags->train.again == NULL,
       .checksum = run->flags->train.checksum,
+      .gradient_norm = run->flags->train.gradient_norm,
+      .check_ranks = run->flags->train.check_ranks,
+      .events = run->flags->train.events,
+      .keep_best_loss = keeps_loss(asked),
       .report = run->progress != NULL ? ls_progress_show : NULL,
       .report_user = run->progress};
   if (!cli_estimator_tests(run->flags))
@@ -173,10 +182,10 @@ static bool check_flags(const estimator_flags *flags,
   else if (asked->test_steps > 0 && !cli_estimator_tests(flags))
     says = "--test-steps is for the evaluations of --eval-every, --stop-early "
            "and --keep-best";
-  else if (asked->keep_best != NULL &&
-           strncmp(asked->keep_best, "test_", 5) != 0)
-    says = "--keep-best: checkpoints of an estimator are compared by their "
-           "evaluations, as by test_loss";
+  else if (asked->keep_best != NULL && !keeps_loss(asked) &&
+           without_test(asked->keep_best) == NULL)
+    says = "--keep-best: checkpoints of an estimator are compared by loss or "
+           "by their evaluations, as by test_loss";
   else if (train->find_lr != NULL &&
            (flags->params != NULL || flags->iterations != NULL))
     says = "--find-lr chooses the rates, of one step each: leave --param and "

@@ -44,13 +44,8 @@ const cli_refusals cli_use_refused_by_models = {"models", ROWS(models_use)};
 
 // ---- Estimators ------------------------------------------------------------
 static const cli_refusal estimators_train[] = {
-    {"check-ranks", "compare the checkpoints of two runs, by 'lockstep diff'"},
-    {"gradient-norm",
-     "its gradients are inside of the model function's optimizer, which keeps "
-     "none; --checksum tells where two runs part"},
     {"attest", "no chain is kept of input functions, which are code; 'lockstep "
                "checkpoint verify' checks what is saved"},
-    {"events", "its run folder has event files without it"},
     // The last two are for estimators of shared libraries alone.
     {"find-lr,optimizer,learning-rate,schedule,warmup,weight-decay,clip-norm,"
      "accumulate,precision",

@@ -149,6 +149,14 @@ void ls_graph_note_training(ls_graph *graph) {
   }
 }
 
+void ls_graph_keep_gradients(ls_graph *graph) { graph->keeps_gradients = true; }
+
+bool ls_graph_keeps_gradients(const ls_graph *graph) {
+  while (graph != NULL && !graph->keeps_gradients)
+    graph = graph->parent;
+  return graph != NULL;
+}
+
 // ---- Exports ----------------------------------------------------------------
 // Information for exports: the variable that an access refers to, and why a
 // graph that was traced earlier cannot be exported.

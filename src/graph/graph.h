@@ -173,6 +173,7 @@ struct ls_graph {
   // Number of sessions, plus LS_GRAPH_DESTROYED. Atomic.
   uint32_t num_sessions;
   bool trains;  // True if the graph or a region has a step of an optimizer.
+  bool keeps_gradients;  // See ls_graph_keep_gradients.
   // Number of the first strategy whose replicas run in it; 0: none. Set in
   // graphs that are no regions.
   uint64_t strategy;
@@ -210,6 +211,12 @@ const ls_nest *ls_collection_leaves(const void *value, size_t *out_count);
 // Records that `graph`, and so the enclosing graphs, contain a step of an
 // optimizer.
 void ls_graph_note_training(ls_graph *graph);
+// Lets optimizers keep the gradients of steps that are made in a build graph
+// from now on, or in graphs within it, as variables of this collection, which
+// are local ones.
+#define LS_COLLECTION_KEPT_GRADIENTS "kept_gradients"
+void ls_graph_keep_gradients(ls_graph *graph);
+bool ls_graph_keeps_gradients(const ls_graph *graph);
 // Records if the last optimizer sums the replicas' gradients of a loss that was
 // not scaled for a sum.
 void ls_graph_set_gradients_summed(ls_graph *graph, bool summed);

@@ -237,8 +237,42 @@ static ls_status create_slots(const ls_optimizer *optimizer,
   return ls_ok();
 }
 
+static ls_status create_kept(ls_variable *variable, bool is_local,
+                             ls_variable **out_kept) {
+  static const char *const collections[] = {LS_COLLECTION_LOCAL_VARIABLES,
+                                            LS_COLLECTION_KEPT_GRADIENTS};
+  char scope[LS_MAX_FULL_NAME + 2];
+  snprintf(scope, sizeof(scope), "%s/", ls_variable_name(variable));
+  {
+    LS_NAME_SCOPE(scope);
+    LS_BESIDE_SCOPE(variable);
+    return ls_variable_create(
+        &(ls_variable_options){.name = "kept_gradient",
+                               .dtype = ls_variable_dtype(variable),
+                               .shape = ls_variable_shape(variable),
+                               .trainable = LS_FLAG_OFF,
+                               .collections = is_local ? collections : NULL,
+                               .num_collections = is_local ? 2 : 0},
+        out_kept);
+  }
+  return ls_ok();
+}
+
+static ls_status keep_gradient(ls_optimizer *optimizer, ls_variable *variable,
+                               bool is_local) {
+  ls_variable *former = ls_map_find_u64(&optimizer->kept, variable->id);
+  ls_variable *kept = NULL;
+  if (former != NULL && !former->is_dropped) return ls_ok();
+  LS_RETURN_IF_ERROR(create_kept(variable, is_local, &kept));
+  const bool is_kept = ls_map_insert_u64(&optimizer->kept, variable->id, kept);
+  ls_variable_release(is_kept ? former : kept);
+  return is_kept ? ls_ok() : ls_out_of_memory();
+}
+
 ls_status ls_optimizer_slots(ls_optimizer *optimizer, ls_variable *variable,
                              ls_variable ***out_slots) {
+  if (ls_graph_keeps_gradients(ls_graph_current()))
+    LS_RETURN_IF_ERROR(keep_gradient(optimizer, variable, true));
   *out_slots = known_slots(optimizer, variable);
   const size_t count = optimizer->num_slots;
   if (*out_slots != NULL || count == 0) return ls_ok();
@@ -282,27 +316,6 @@ ls_status ls_optimizer_slot(const ls_optimizer *optimizer,
                    optimizer->name, name, ls_variable_name(variable));
 }
 
-static ls_status keep_gradient(ls_optimizer *optimizer, ls_variable *variable) {
-  char scope[LS_MAX_FULL_NAME + 2];
-  ls_variable *kept = ls_map_find_u64(&optimizer->kept, variable->id);
-  if (kept != NULL) return ls_ok();
-  snprintf(scope, sizeof(scope), "%s/", ls_variable_name(variable));
-  {
-    LS_NAME_SCOPE(scope);
-    LS_BESIDE_SCOPE(variable);
-    LS_RETURN_IF_ERROR(ls_weight_create(
-        &(ls_weight_options){.name = "kept_gradient",
-                             .dtype = ls_variable_dtype(variable),
-                             .shape = ls_variable_shape(variable),
-                             .initializer = ls_init_zeros(),
-                             .trainable = LS_FLAG_OFF},
-        &kept));
-  }
-  if (ls_map_insert_u64(&optimizer->kept, variable->id, kept)) return ls_ok();
-  ls_variable_release(kept);
-  return ls_out_of_memory();
-}
-
 ls_status ls_optimizer_keep_gradients(ls_optimizer *optimizer,
                                       ls_variable *const *variables,
                                       size_t count) {
@@ -310,7 +323,7 @@ ls_status ls_optimizer_keep_gradients(ls_optimizer *optimizer,
   LS_REQUIRE_EACH(variables, count);
   if (optimizer->inner != NULL) optimizer = optimizer->inner;
   for (size_t i = 0; i < count; ++i)
-    LS_RETURN_IF_ERROR(keep_gradient(optimizer, variables[i]));
+    LS_RETURN_IF_ERROR(keep_gradient(optimizer, variables[i], false));
   return ls_ok();
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/memory/own.h"
 #include "lockstep/eager.h"
+#include "lockstep/function_plan.h"
 #include "lockstep/optimizer_state.h"
 #include "nn/optimizer.h"
 #include "train/folder/saved_values.h"
@@ -119,6 +120,14 @@ ls_status ls_loop_keep_gradients(const ls_loop *loop) {
                                      trained, count);
 }
 
+void ls_add_squares(const ls_array *gradient, double *sum) {
+  const int64_t count = ls_array_num_elements(gradient);
+  for (int64_t i = 0; i < count; ++i) {
+    const double element = ls_array_f64(gradient, i);
+    *sum += element * element;
+  }
+}
+
 // Adds the squares of a stored gradient; none was stored if the loss does not
 // depend on the variable.
 static ls_status add_squares(const ls_optimizer *optimizer,
@@ -127,11 +136,7 @@ static ls_status add_squares(const ls_optimizer *optimizer,
   LS_OWN(ls_array, gradient) = NULL;
   LS_RETURN_IF_ERROR(ls_optimizer_kept_gradient(optimizer, variable, &kept));
   LS_RETURN_IF_ERROR(ls_variable_value(kept, &gradient));
-  const int64_t count = ls_array_num_elements(gradient);
-  for (int64_t i = 0; i < count; ++i) {
-    const double element = ls_array_f64(gradient, i);
-    *sum += element * element;
-  }
+  ls_add_squares(gradient, sum);
   return ls_ok();
 }
 
@@ -161,9 +166,9 @@ static ls_status log_report(ls_loop *loop, const ls_train_report *report) {
     LS_RETURN_IF_ERROR(find_rate(loop->plan.options.model, &last.rate));
     LS_RETURN_IF_ERROR(find_norm(loop, &last.gradient_norm));
   }
-  return ls_status_join(
-      ls_run_folder_log(&loop->folder, report, &last),
-      ls_run_events_log(&loop->events, report, &last, loop->function));
+  return ls_status_join(ls_run_folder_log(&loop->folder, report, &last),
+                        ls_run_events_log(&loop->events, report, &last,
+                                          ls_function_graph(loop->function)));
 }
 
 static ls_status log_lines(ls_loop *loop) {
@@ -223,13 +228,23 @@ const ls_hook_type ls_lines_of_steps = {.name = "",
                                         .before_run = lines_before_steps,
                                         .after_run = lines_after_steps};
 
+static ls_status log_weights(ls_loop *loop, int64_t step) {
+  LS_OWN_MEMORY(ls_runtime_allocator(loop->runtime), ls_variable *, variables) =
+      NULL;
+  size_t count = 0;
+  if (loop->events.train == NULL) return ls_ok();
+  LS_RETURN_IF_ERROR(ls_train_variables(loop->runtime, loop->plan.options.model,
+                                        false, &variables, &count));
+  return ls_run_events_log_weights(&loop->events, NULL, variables, count, step);
+}
+
 static ls_status lines_after_rest(void *state, ls_run_context *context,
                                   ls_nest results) {
   ls_loop *loop = state;
   (void)results;
   if (!ls_loop_epoch_is_over(loop)) return ls_ok();
   LS_RETURN_IF_ERROR(log_lines(loop));
-  return ls_run_events_log_weights(&loop->events, context->steps);
+  return log_weights(loop, context->steps);
 }
 
 static ls_status lines_end_rest(void *state, ls_run_context *context) {

@@ -148,14 +148,13 @@ row same   same       same   save-every-steps 1
 row same   same       same   trace trace.json
 row same   same       same   find-nan
 row above_0.0001 above_0.0001 above_0.0001 find-spike 0.0001
-row same   no         no     check-ranks 1
+row same   same       same   check-ranks 1
 row same   same       same   checksum 1
-row same   no         no     gradient-norm
+row same   same       same   gradient-norm
 row same   no         no     attest
-row same   .          .      keep-best loss
-row .      compared_by_their_evaluations compared_by_their_evaluations keep-best loss
+row same   same       same   keep-best loss
 row same   same       same   keep-best test_loss
-row same   no         no     events
+row same   same       same   events
 row same   same       same   stop-early test_loss
 row same   same       same   patience 2 --stop-early test_loss
 row same   same       same   min-delta 1 --stop-early test_loss

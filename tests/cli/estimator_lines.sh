@@ -62,7 +62,11 @@ grep -q 'step 50' out.txt || fail "diff does not name step 50"
 for way in "--replicas 2" "--tpu virtual:2x1 --iterations-per-loop 5"; do
   name=$(echo "$way" | sed 's/[^0-9a-z]//g')
   # shellcheck disable=SC2086
-  trains "$name" $way --batch-size 64 --steps 20 --eval-every 60 --checksum 10
+  trains "$name" $way --batch-size 64 --steps 20 --eval-every 60 --checksum 10 \
+    --events
+  grep -aq examples_per_second "runs/$name/events/train/"* &&
+    grep -aq a/kernel "runs/$name/events/train/"* || fail "$way: no events"
+  grep -aq accuracy "runs/$name/events/test/"* || fail "$way: no test's events"
   "$lockstep" show "runs/$name" --table >out.txt 2>err.txt || fail "show"
   for metric in loss test_loss test_accuracy examples_per_second; do
     [ "$(grep -c "	20	$metric	" out.txt)" = 1 ] || fail "$way: $metric"

@@ -115,8 +115,12 @@ done
   [ -s runs/kept/model.ckpt-5.safetensors ] || fail "--keep-best is ignored"
   ends 2 "--stop-early is 'loss', expected test_loss" train $line \
     --stop-early loss
-  ends 2 "compared by their evaluations, as by test_loss" train $line \
-    --keep-best loss
+  ends 2 "compared by loss or by their evaluations, as by test_loss" train \
+    $line --keep-best accuracy
+  trains best $line --keep 1 --keep-best loss --param rate=30
+  [ -s runs/best/model.ckpt-35.safetensors ] &&
+    [ ! -e runs/best/model.ckpt-30.safetensors ] ||
+    fail "--keep-best loss: $(ls runs/best)"
   ends 2 "--patience is for --stop-early" train $line --patience 2
 }
 for word in test_f1 test_f1:max; do

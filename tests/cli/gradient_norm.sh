@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # lockstep train --gradient-norm: the same weights, a number more in each line
-# of steps, and a run that resumes with it.
+# of steps, and a run that resumes with it; the same norm of a model of the
+# library as an estimator, whose optimizer has slots and counts.
 
 # shellcheck source=tests/support/cli.sh
 . "$(dirname "$0")/../support/cli.sh"
@@ -36,5 +37,32 @@ ends 2 "--gradient-norm makes other steps: the run in 'runs/plain' was begun wit
 "$lockstep" train --config runs/norm/config.json --steps 250 --run-dir runs/again \
   --quiet >out.txt 2>err.txt || fail "--config"
 grep -qF '"gradient_norm":true' runs/again/config.json || fail "--config lost it"
+
+# ---- Estimators -------------------------------------------------------------
+# trains NAME ARGUMENT...: the norm of its line, in NAME.txt.
+trains() {
+  name=$1
+  shift
+  # shellcheck disable=SC2086
+  "$lockstep" train $tiny --optimizer adam --accumulate 4 --schedule constant \
+    --steps 10 --gradient-norm --run-dir "runs/$name" "$@" >out.txt 2>err.txt ||
+    fail "train $*"
+  sed -n 's/.*\("gradient_norm":[^,]*\),.*/\1/p' \
+    "runs/$name/metrics.jsonl" >"$name.txt"
+}
+for replicas in 1 2; do
+  trains model --replicas $replicas
+  trains estimator --replicas $replicas --estimator
+  [ -s model.txt ] && cmp -s model.txt estimator.txt ||
+    { cat model.txt estimator.txt; fail "an estimator learns otherwise"; }
+  rm -rf runs/model runs/estimator
+done
+trains cores --estimator --tpu virtual:2x1 --iterations-per-loop 5
+grep -q '"gradient_norm":[0-9.]*[1-9]' cores.txt || fail "no norm on cores"
+grep -qF '"gradient_norm": true' runs/cores/estimator.json ||
+  fail "estimator.json"
+"$lockstep" train --resume runs/cores --steps 20 --quiet >out.txt 2>err.txt &&
+  tail -n 1 runs/cores/metrics.jsonl | grep -q gradient_norm ||
+  fail "an estimator that resumes has no norm"
 
 exit $failed

@@ -63,6 +63,8 @@ struct job {
   int fails_on;
   int fails_to_hear;   // Host call number from 1 on; 0: none.
   bool fails_in_hook;  // After a run on rank `fails_on`.
+  bool strays;         // That rank's weights become zeros after a run.
+  int64_t check_ranks;
   ls_input_pipeline pipeline;
   tally counts[RANKS];
   source sources[RANKS][HOSTS];
@@ -217,12 +219,28 @@ static ls_status fail_after_run(void *user, ls_run_context *context,
   return LS_STATUS(LS_DATA_LOSS, "the hook fails");
 }
 
+static ls_status lose_weights(void *user, ls_run_context *context,
+                              ls_nest results) {
+  static const float none[WIDTH * CLASSES];
+  ls_nest leaf = ls_none();
+  LS_OWN(ls_array, zeros) = NULL;
+  (void)user, (void)results;
+  (void)ls_graph_collection(ls_run_context_graph(context),
+                            LS_COLLECTION_TRAINABLE_VARIABLES, &leaf, 1);
+  LS_RETURN_IF_ERROR(ls_array_create_copy(
+      LS_DTYPE_F32, LS_SHAPE(WIDTH, CLASSES), none, &zeros));
+  return ls_session_set_variable_value(ls_run_context_session(context),
+                                       ls_nest_as_variable(leaf), zeros);
+}
+
 // ---- A rank ----------------------------------------------------------------
 static ls_status train(job *j, tally *t) {
   LS_OWN(ls_hook, hook) = NULL;
-  if (j->fails_in_hook && t == &j->counts[j->fails_on])
+  if ((j->fails_in_hook || j->strays) && t == &j->counts[j->fails_on])
     LS_RETURN_IF_ERROR(ls_hook_create(
-        &(ls_hook_options){.name = "of the test", .after_run = fail_after_run},
+        &(ls_hook_options){.name = "of the test",
+                           .after_run =
+                               j->strays ? lose_weights : fail_after_run},
         &hook));
   const ls_train_stop *stop = t == &j->counts[j->stops_on] ? j->stop : NULL;
   char name[80];
@@ -259,7 +277,8 @@ static ls_status train(job *j, tally *t) {
                                  .max_steps = LS_SOME(j->steps),
                                  .hooks = &hook,
                                  .num_hooks = hook != NULL,
-                                 .stop = stop},
+                                 .stop = stop,
+                                 .lines = {.check_ranks = j->check_ranks}},
         &end));
     t->step = end.step;
     t->stopped = end.stopped;
@@ -377,8 +396,11 @@ static void expect_same_on_ranks(job j, const char *name, int feeders) {
 TEST(an_estimator_on_ranks_gives_the_bytes_of_one_process) {
   static const int pods[][2] = {{1, 4}, {2, 2}, {4, 1}, {3, 2}, {2, 1}, {1, 8}};
   for (size_t i = 0; i < LS_COUNT_OF(pods); ++i) {
-    const job j = {
-        .hosts = pods[i][0], .cores = pods[i][1], .steps = 17, .save_steps = 5};
+    const job j = {.hosts = pods[i][0],
+                   .cores = pods[i][1],
+                   .steps = 17,
+                   .save_steps = 5,
+                   .check_ranks = 2};
     expect_same_on_ranks(j, "straight", j.hosts);
   }
 }
@@ -523,6 +545,8 @@ TEST(a_failure_on_one_rank_ends_all) {
                    "the hook fails");
   }
   expect_failure((job){.fails_to_hear = 5}, "the log is full");
+  expect_failure((job){.strays = true, .fails_on = 1, .check_ranks = 4},
+                 "another value of variable 'weights' at step 6");
 }
 
 // ---- Refused ---------------------------------------------------------------

@@ -8,6 +8,7 @@
 #include "distribute/values/values.h"
 #include "estimator/calls/job.h"
 #include "estimator/hooks/progress_hooks.h"
+#include "graph/graph.h"
 #include "lockstep/ops.h"
 #include "train/folder/run_folder.h"
 #include "train/hooks/hook.h"
@@ -32,6 +33,10 @@ static ls_status train_check(const ls_estimator *self,
     return ls_invalid_argument(
         "checksum is %lld, expected a number of steps, with `metrics`",
         (long long)t->lines.checksum);
+  if (t->lines.check_ranks < 0)
+    return ls_invalid_argument(
+        "check_ranks is %lld, expected a number of steps",
+        (long long)t->lines.check_ranks);
   LS_RETURN_IF_ERROR(train_check_count(t->steps, "steps"));
   return train_check_count(t->max_steps, "max_steps");
 }
@@ -185,6 +190,21 @@ static ls_status add_lines(ls_job *job, const ls_estimator_training *t) {
   return ls_hook_list_add(&job->hooks, hook);
 }
 
+static ls_status add_check_of_ranks(ls_job *job,
+                                    const ls_estimator_training *t) {
+  ls_hook *hook = NULL;
+  if (t->lines.check_ranks == 0 || job->ranks.communicator == NULL)
+    return ls_ok();
+  LS_RETURN_IF_ERROR(
+      ls_ranks_hook(&(ls_ranks_check){.ranks = &job->ranks,
+                                      .variables = job->scaffold.saved,
+                                      .num_variables = job->scaffold.num_saved,
+                                      .every = t->lines.check_ranks,
+                                      .steps_per_run = steps_per_run(job)},
+                    &hook));
+  return ls_hook_list_add(&job->hooks, hook);
+}
+
 static ls_status add_saver(ls_job *job, const ls_estimator_training *t) {
   const ls_run_values *config = ls_estimator_run_values(job->estimator);
   const ls_estimator_spec_options *spec = ls_estimator_spec_values(job->spec);
@@ -197,11 +217,11 @@ static ls_status add_saver(ls_job *job, const ls_estimator_training *t) {
       ls_hooks_have_saver(spec->training_hooks, spec->num_training_hooks) ||
       ls_hooks_have_saver(t->hooks, t->num_hooks);
   if ((!by_steps && !by_seconds) || job->user_saves)
-    return t->kept_step == NULL ? ls_ok()
-                                : ls_failed_precondition(
-                                      "a checkpoint shall be kept (keep_best, "
-                                      "kept_step), and the estimator itself "
-                                      "saves none");
+    return t->kept_step == NULL && !t->lines.keep_best_loss
+               ? ls_ok()
+               : ls_failed_precondition(
+                     "a checkpoint shall be kept (keep_best, kept_step), and "
+                     "the estimator itself saves none");
   LS_RETURN_IF_ERROR(ls_saver_hook(
       &(ls_saver_hook_options){
           .folder = job->estimator->model_dir,
@@ -217,6 +237,8 @@ static ls_status add_saver(ls_job *job, const ls_estimator_training *t) {
           .keep = config->keep_checkpoint_max,
           .keep_every_hours = kept_hours(config),
           .kept_step = t->kept_step,
+          .metric = "loss",
+          .keep_lowest = t->lines.keep_best_loss,
           .graph_text =
               config->checkpoint_save_graph_def ? LS_FLAG_ON : LS_FLAG_OFF,
       },
@@ -271,6 +293,7 @@ static ls_status train_add_hooks(ls_job *job, const ls_estimator_training *t) {
   const ls_estimator_spec_options *spec = ls_estimator_spec_values(job->spec);
   ls_hook_list *hooks = &job->hooks;
   LS_GRAPH_SCOPE(job->graph);
+  LS_RETURN_IF_ERROR(add_check_of_ranks(job, t));
   LS_RETURN_IF_ERROR(add_lines(job, t));
   LS_RETURN_IF_ERROR(add_saver(job, t));
   LS_RETURN_IF_ERROR(ls_hook_list_add_all(hooks, spec->training_chief_hooks,
@@ -319,6 +342,7 @@ static ls_status train_model(ls_job *job, const ls_estimator_training *t,
   ls_monitored_session *session = NULL;
   LS_OWN(ls_nest, fetches) = ls_none();
   LS_OWN(ls_nest, step) = ls_none();
+  if (t->lines.gradient_norm) ls_graph_keep_gradients(job->graph);
   LS_RETURN_IF_ERROR(train_build(job, saved));
   ls_job_set_state(job);
   if (saved < 0) LS_RETURN_IF_ERROR(ls_job_set_values(job));

@@ -7,6 +7,7 @@
 #include "base/runtime_internal.h"
 #include "estimator/calls/judges.h"
 #include "estimator/config/config.h"
+#include "train/events/run_events.h"
 #include "train/folder/run_folder.h"
 #include "train/hooks/hook.h"
 
@@ -247,15 +248,29 @@ typedef struct local {
   int64_t last;    // Time of the last evaluation or of the first checkpoint.
   int64_t evaluated;  // Step of the last evaluation.
   ls_judges judges;
-  ls_run_folder folder;  // Gets lines of evaluations.
+  ls_run_folder folder;  // Gets lines of evaluations,
+  ls_run_events events;  // and so do these, from the first one on.
 } local;
+
+static ls_status open_events(local *self, int64_t step) {
+  if (self->events.test != NULL) return ls_ok();
+  return ls_run_events_open(
+      &self->events, self->runtime,
+      &(ls_train_options){.events = self->train->lines.events,
+                          .run_folder = self->evaluator.estimator->model_dir},
+      step, true);
+}
 
 static ls_status add_line(local *self, int64_t step) {
   const ls_judge *judge = &self->judges.stop;
-  return self->train->lines.metrics
-             ? ls_run_folder_log_metrics(
-                   &self->folder, step, self->evaluator.out->metrics,
-                   judge->metric.name[0] != '\0' ? &judge->state : NULL)
+  const ls_nest metrics = self->evaluator.out->metrics;
+  if (!self->train->lines.metrics) return ls_ok();
+  LS_RETURN_IF_ERROR(ls_run_folder_log_metrics(
+      &self->folder, step, metrics,
+      judge->metric.name[0] != '\0' ? &judge->state : NULL));
+  LS_RETURN_IF_ERROR(open_events(self, step));
+  return self->events.test != NULL
+             ? ls_run_events_log_metrics(&self->events, step, metrics)
              : ls_ok();
 }
 
@@ -469,7 +484,7 @@ static ls_status train_and_evaluate(ls_estimator *estimator,
   out->stopped_early = self.judges.stop.state.is_over;
   eval_rounds_deinit(&self.evaluator);
   ls_run_folder_deinit(&self.folder);
-  return status;
+  return ls_status_join(status, ls_run_events_close(&self.events));
 }
 
 // ---- Task of a cluster -----------------------------------------------------

@@ -2,7 +2,9 @@
 #include <math.h>
 
 #include "estimator/hooks/progress_hooks.h"
+#include "graph/graph.h"
 #include "runtime/store.h"
+#include "train/events/run_events.h"
 #include "train/folder/run_folder.h"
 #include "train/hooks/saving.h"
 #include "train/ranks.h"
@@ -17,10 +19,14 @@ typedef struct point {
 typedef struct lines {
   ls_lines_options options;
   ls_run_folder folder;
+  ls_run_events events;
   ls_saved_values values;  // To be summed.
-  point first, last;       // At the start, and at the last line.
-  int64_t summed;          // Step of the last checksum.
-  int64_t runs;            // Since the last line, and the sum of their losses.
+  ls_variable *
+      *gradients;  // Gradients of the last step, owned; NULL: not kept.
+  size_t num_gradients;
+  point first, last;  // At the start, and at the last line.
+  int64_t summed;     // Step of the last checksum.
+  int64_t runs;       // Since the last line, and the sum of their losses.
   double sum;
   int64_t reported;
   int64_t began;  // Start by the clock, as if the run had never paused.
@@ -37,16 +43,34 @@ static bool is_due(const lines *self, int64_t step) {
   return crosses(step, self->last.step, EVERY) || (all > 0 && step >= all);
 }
 
+static ls_status find_gradients(lines *self, const ls_graph *graph) {
+  if (!self->options.wanted.gradient_norm || self->gradients != NULL)
+    return ls_ok();
+  LS_RETURN_IF_ERROR(
+      ls_collection_variables(graph, LS_COLLECTION_KEPT_GRADIENTS,
+                              &self->gradients, &self->num_gradients));
+  return self->num_gradients > 0
+             ? ls_ok()
+             : ls_invalid_argument(
+                   "gradient_norm: the model function moves no variable by an "
+                   "optimizer of this library");
+}
+
 static ls_status lines_create(void *state, ls_run_context *context) {
   lines *self = state;
   const ls_lines_options *o = &self->options;
   double seconds = 0;
-  if (o->wanted.checksum > 0)
-    LS_RETURN_IF_ERROR(ls_saved_values_take(&self->values, context,
-                                            o->variables, o->num_variables));
+  LS_RETURN_IF_ERROR(find_gradients(self, context->graph));
+  LS_RETURN_IF_ERROR(ls_saved_values_take(&self->values, context, o->variables,
+                                          o->num_variables));
   if (o->wanted.metrics)
     LS_RETURN_IF_ERROR(ls_run_folder_look_back(&self->folder, context->steps,
                                                true, o->tests_again, &seconds));
+  LS_RETURN_IF_ERROR(ls_run_events_close(&self->events));
+  LS_RETURN_IF_ERROR(ls_run_events_open(
+      &self->events, context->runtime,
+      &(ls_train_options){.events = o->wanted.events, .run_folder = o->folder},
+      context->steps, false));
   self->first = (point){context->steps, ls_runtime_now(context->runtime)};
   self->last = self->first;
   self->began = self->first.moment - (int64_t)(seconds * 1e9);
@@ -75,16 +99,34 @@ static ls_train_report describe_since(const lines *self, const point *since,
       .seconds_left = rate > 0 ? (double)(o->num_steps - now->step) / rate : 0};
 }
 
-static ls_status write_line(lines *self, const point *now) {
+// Computes the norm of the last step's gradients; NaN if they are not kept.
+static ls_status find_norm(const lines *self, ls_session *session,
+                           double *out_norm) {
+  double sum = 0;
+  *out_norm = NAN;
+  for (size_t i = 0; i < self->num_gradients; ++i) {
+    LS_OWN(ls_array, gradient) = NULL;
+    LS_RETURN_IF_ERROR(
+        ls_session_variable_value(session, self->gradients[i], &gradient));
+    ls_add_squares(gradient, &sum);
+    *out_norm = sqrt(sum);
+  }
+  return ls_ok();
+}
+
+static ls_status write_line(lines *self, const ls_run_context *context,
+                            const point *now) {
+  ls_last_step last = {.rate = NAN};
   const ls_train_report report =
       describe_since(self, &self->last, now, self->sum / (double)self->runs);
   self->last = *now;
   self->runs = 0;
   self->sum = 0;
   if (!self->options.wanted.metrics) return ls_ok();
+  LS_RETURN_IF_ERROR(find_norm(self, context->session, &last.gradient_norm));
+  LS_RETURN_IF_ERROR(ls_run_folder_log(&self->folder, &report, &last));
   LS_RETURN_IF_ERROR(
-      ls_run_folder_log(&self->folder, &report,
-                        &(ls_last_step){.rate = NAN, .gradient_norm = NAN}));
+      ls_run_events_log(&self->events, &report, &last, context->graph));
   return ls_run_folder_sync_lines(&self->folder);
 }
 
@@ -127,20 +169,26 @@ static ls_status lines_after(void *state, ls_run_context *context,
   }
   if (crosses(now.step, self->summed, wanted->checksum))
     LS_RETURN_IF_ERROR(write_sum(self, context, now.step));
-  return is_due(self, now.step) ? write_line(self, &now) : ls_ok();
+  return is_due(self, now.step) ? write_line(self, context, &now) : ls_ok();
 }
 
 static ls_status lines_end(void *state, ls_run_context *context) {
   lines *self = state;
   point now = {.moment = ls_runtime_now(context->runtime)};
-  if (self->runs == 0) return ls_ok();
   LS_RETURN_IF_ERROR(ls_run_context_steps(context, &now.step));
-  return write_line(self, &now);
+  if (self->runs > 0) LS_RETURN_IF_ERROR(write_line(self, context, &now));
+  LS_RETURN_IF_ERROR(ls_run_events_log_weights(
+      &self->events, context->session, self->values.saver.variables,
+      self->values.saver.num_variables, now.step));
+  return ls_run_events_close(&self->events);
 }
 
 static void lines_destroy(void *state) {
-  ls_saved_values_drop(&((lines *)state)->values);
-  ls_run_folder_deinit(&((lines *)state)->folder);
+  lines *self = state;
+  ls_status_free(ls_run_events_close(&self->events));
+  ls_saved_values_drop(&self->values);
+  ls_release(ls_current_allocator(), self->gradients);
+  ls_run_folder_deinit(&self->folder);
 }
 
 static const ls_hook_type lines_type = {.name = "lines of metrics",

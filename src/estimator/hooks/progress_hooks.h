@@ -6,6 +6,7 @@
 #include "lockstep/estimator.h"
 #include "lockstep/events.h"
 #include "lockstep/hook.h"
+#include "net/agreement.h"
 
 // Logs the loss and the global step every `log_steps` steps, rounded to whole
 // runs. If time limits a run, logs after that time. If `log_steps` is unset,
@@ -43,6 +44,19 @@ typedef struct ls_lines_options {
 // and adds lines and makes reports. It stands before the saver, so that a
 // checkpoint has the lines of its steps.
 LS_MUST_USE ls_status ls_lines_hook(const ls_lines_options *options,
+                                    ls_hook **out_hook);
+
+// Options of checks of ranks, lent.
+typedef struct ls_ranks_check {
+  ls_ranks *ranks;
+  ls_variable *const *variables;
+  size_t num_variables;
+  int64_t every, steps_per_run;  // Steps between checks, and of a run.
+} ls_ranks_check;
+
+// Makes a hook that compares the variables of all ranks.
+//   LS_DATA_LOSS  from a run: names the ranks, the variable and the step
+LS_MUST_USE ls_status ls_ranks_hook(const ls_ranks_check *options,
                                     ls_hook **out_hook);
 
 #endif  // LS_ESTIMATOR_HOOKS_PROGRESS_HOOKS_H_

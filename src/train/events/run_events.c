@@ -7,7 +7,6 @@
 #include "base/files.h"
 #include "base/memory/own.h"
 #include "lockstep/eager.h"
-#include "lockstep/function_plan.h"
 #include "nn/optimizer.h"
 #include "train/input.h"
 
@@ -71,7 +70,7 @@ static ls_status open_writers(ls_run_events *events,
 ls_status ls_run_events_open(ls_run_events *events, ls_runtime *runtime,
                              const ls_train_options *options, int64_t steps,
                              bool tests_again) {
-  *events = (ls_run_events){.runtime = runtime, .model = options->model};
+  *events = (ls_run_events){.runtime = runtime};
   if (options->events == NULL) return ls_ok();
   if (options->events[0] == '\0' && options->run_folder == NULL)
     return ls_invalid_argument(
@@ -122,13 +121,15 @@ static ls_status add_budget(ls_event_writer *writer, int64_t step,
 }
 
 static ls_status log_steps(ls_run_events *events, const ls_train_report *report,
-                           const ls_last_step *last, const ls_function *step) {
+                           const ls_last_step *last, const ls_graph *graph) {
+  const bool has_epochs = report->epoch > 0;  // An estimator's has no metric.
   const number numbers[] = {
       {"loss", report->loss},
-      {ls_train_metric_of(report), report->accuracy},
-      {"examples_per_second", report->examples_per_second}};
-  LS_RETURN_IF_ERROR(run_events_add_numbers(events->train, report->step,
-                                            numbers, LS_COUNT_OF(numbers)));
+      {"examples_per_second", report->examples_per_second},
+      {ls_train_metric_of(report), report->accuracy}};
+  LS_RETURN_IF_ERROR(
+      run_events_add_numbers(events->train, report->step, numbers,
+                             LS_COUNT_OF(numbers) - !has_epochs));
   LS_RETURN_IF_ERROR(add_budget(events->train, report->step, &report->budget));
   const number lasts[] = {{"learning_rate", last->rate},
                           {"gradient_norm", last->gradient_norm}};
@@ -136,7 +137,6 @@ static ls_status log_steps(ls_run_events *events, const ls_train_report *report,
     if (!isnan(lasts[i].value))
       LS_RETURN_IF_ERROR(
           run_events_add_numbers(events->train, report->step, &lasts[i], 1));
-  const ls_graph *graph = ls_function_graph(step);
   if (!events->has_graph && graph != NULL)
     LS_RETURN_IF_ERROR(ls_event_writer_graph(events->train, graph));
   events->has_graph = true;
@@ -159,32 +159,44 @@ static ls_status log_test(ls_run_events *events,
 
 ls_status ls_run_events_log(ls_run_events *events,
                             const ls_train_report *report,
-                            const ls_last_step *last, const ls_function *step) {
+                            const ls_last_step *last, const ls_graph *graph) {
   if (events->train == NULL) return ls_ok();
   return report->tested ? log_test(events, report)
-                        : log_steps(events, report, last, step);
+                        : log_steps(events, report, last, graph);
+}
+
+ls_status ls_run_events_log_metrics(ls_run_events *events, int64_t step,
+                                    ls_nest metrics) {
+  for (size_t i = 0; i < ls_nest_count(metrics); ++i) {
+    number metric = {.tag = ls_nest_key(metrics, i)};
+    LS_OWN(ls_status, status) =
+        ls_nest_to_number(ls_nest_item(metrics, i), &metric.value);
+    if (ls_status_is_ok(status) && strcmp(metric.tag, "global_step") != 0)
+      LS_RETURN_IF_ERROR(
+          run_events_add_numbers(events->test, step, &metric, 1));
+  }
+  return ls_event_writer_flush(events->test);
 }
 
 // ---- Weights ---------------------------------------------------------------
-static ls_status log_variable(ls_event_writer *writer, ls_variable *variable,
-                              int64_t step) {
+static ls_status log_variable(ls_event_writer *writer, ls_session *session,
+                              ls_variable *variable, int64_t step) {
   const ls_dtype dtype = ls_variable_dtype(variable);
   if (!ls_variable_is_trainable(variable) || !ls_dtype_is_float(dtype))
     return ls_ok();
   LS_OWN(ls_array, value) = NULL;
-  LS_RETURN_IF_ERROR(ls_variable_value(variable, &value));
+  LS_RETURN_IF_ERROR(session != NULL
+                         ? ls_session_variable_value(session, variable, &value)
+                         : ls_variable_value(variable, &value));
   return ls_event_writer_histogram(writer, ls_variable_name(variable), step,
                                    value);
 }
 
-ls_status ls_run_events_log_weights(ls_run_events *events, int64_t step) {
-  if (events->train == NULL) return ls_ok();
-  const ls_model *model = events->model;
-  ls_allocator *allocator = ls_runtime_allocator(events->runtime);
-  const size_t count = model->type->variables(model->self, NULL, 0);
-  LS_OWN_ARRAY_OR_RETURN(allocator, ls_variable *, variables, count);
-  model->type->variables(model->self, variables, count);
-  for (size_t i = 0; i < count; ++i)
-    LS_RETURN_IF_ERROR(log_variable(events->train, variables[i], step));
+ls_status ls_run_events_log_weights(ls_run_events *events, ls_session *session,
+                                    ls_variable *const *variables, size_t count,
+                                    int64_t step) {
+  for (size_t i = 0; i < count && events->train != NULL; ++i)
+    LS_RETURN_IF_ERROR(
+        log_variable(events->train, session, variables[i], step));
   return ls_ok();
 }

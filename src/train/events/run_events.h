@@ -10,13 +10,13 @@
 #include "io/protobuf/events.h"
 #include "lockstep/events.h"
 #include "lockstep/graph.h"
+#include "lockstep/session.h"
 #include "lockstep/train.h"
 #include "train/folder/run_folder.h"
 
 // Zeroed: writes no events; all calls do nothing.
 typedef struct ls_run_events {
   ls_runtime *runtime;
-  const ls_model *model;
   ls_event_writer *train, *test;
   bool has_graph;
 } ls_run_events;
@@ -40,10 +40,16 @@ bool ls_run_events_owns(const char *name);
 LS_MUST_USE ls_status ls_run_events_log(ls_run_events *events,
                                         const ls_train_report *report,
                                         const ls_last_step *last,
-                                        const ls_function *step);
-// Logs histograms of the weights at the end of an epoch.
+                                        const ls_graph *graph);
+// Logs the numbers among the metrics, a dict, of an estimator's evaluation.
+LS_MUST_USE ls_status ls_run_events_log_metrics(ls_run_events *events,
+                                                int64_t step, ls_nest metrics);
+// Logs histograms of the weights among these variables, of a session or, NULL,
+// of functions.
 LS_MUST_USE ls_status ls_run_events_log_weights(ls_run_events *events,
-                                                int64_t step);
+                                                ls_session *session,
+                                                ls_variable *const *variables,
+                                                size_t count, int64_t step);
 
 // ---- Event graph -----------------------------------------------------------
 // Prints graphs as TensorFlow's GraphDef, which TensorBoard draws.

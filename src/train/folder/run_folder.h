@@ -87,6 +87,8 @@ LS_MUST_USE ls_status ls_run_folder_continue(ls_run_folder *folder,
 typedef struct ls_last_step {
   double rate, gradient_norm;
 } ls_last_step;
+// Adds the squares of a gradient's elements to a sum, the norm's square.
+void ls_add_squares(const ls_array *gradient, double *sum);
 // Appends a line to metrics.jsonl, for steps or an evaluation, unless the file
 // is still the former run's; also passes it to the log.
 LS_MUST_USE ls_status ls_run_folder_log(ls_run_folder *folder,

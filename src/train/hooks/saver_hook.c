@@ -16,6 +16,8 @@ typedef struct saver {
   ls_saved_values values;
   ls_saving saving;  // Saves of the current session.
   bool has_graph;    // The graph has been written.
+  double sum;        // Sum of the values of the metric since the last save,
+  int64_t runs;      // and their number.
 } saver;
 
 // ---- Listeners -------------------------------------------------------------
@@ -51,9 +53,14 @@ static ls_status for_good(const ls_run_context *context, ls_status status) {
 
 static ls_status saver_hook_save(saver *self, ls_run_context *context,
                                  int64_t step) {
+  const ls_checkpoint_metric metric = {self->options.metric,
+                                       self->sum / (double)self->runs};
+  const size_t count = self->runs > 0;
+  self->sum = 0;
+  self->runs = 0;
   LS_RETURN_IF_ERROR(notify_before(self, context->session, step));
   LS_RETURN_IF_ERROR(
-      for_good(context, ls_saving_save(&self->saving, step, NULL, 0)));
+      for_good(context, ls_saving_save(&self->saving, step, &metric, count)));
   // Waits, since listeners may read the file.
   if (self->num_listeners > 0)
     LS_RETURN_IF_ERROR(for_good(context, ls_saving_wait(&self->saving)));
@@ -103,6 +110,7 @@ static ls_status open_checkpoints(saver *self, const ls_run_context *context) {
           .keep = o->keep,
           .keep_every_hours = o->keep_every_hours,
           .kept_step = o->kept_step,
+          .best_metric = o->keep_lowest ? o->metric : NULL,
           .every_steps = LS_SOME(o->every_steps.set ? o->every_steps.value : 0),
           .every_seconds = has_seconds ? o->every_seconds : (ls_opt){0},
           .ranks = has_ranks(context) ? LS_FLAG_ON : LS_FLAG_OFF});
@@ -153,6 +161,16 @@ static bool is_due(const saver *self, const ls_run_context *context,
              : ls_saving_is_due(&self->saving, step);
 }
 
+static ls_status add_metric(saver *self, const ls_run_context *context) {
+  double value = 0;
+  if (self->options.metric == NULL) return ls_ok();
+  LS_RETURN_IF_ERROR(
+      ls_run_context_number(context, self->options.metric, &value));
+  self->sum += value;
+  ++self->runs;
+  return ls_ok();
+}
+
 // The step read in a run may be from before the run's own update; reads the
 // current step only if a save would be due then.
 static ls_status saver_after_run(void *state, ls_run_context *context,
@@ -161,6 +179,7 @@ static ls_status saver_after_run(void *state, ls_run_context *context,
   int64_t step = context->steps;
   (void)results;
   if (!self->has_graph) LS_RETURN_IF_ERROR(write_graph(self, context));
+  LS_RETURN_IF_ERROR(add_metric(self, context));
   if (!is_due(self, context, step + self->options.steps_per_run.value))
     return check_save(self, context);
   LS_RETURN_IF_ERROR(ls_run_context_steps(context, &step));
