@@ -9,8 +9,10 @@ import ops_peer
 DTYPES = {"f32": torch.float32, "f64": torch.float64, "f16": torch.float16,
           "bf16": torch.bfloat16, "bool": torch.bool, "i8": torch.int8,
           "i16": torch.int16, "i32": torch.int32, "i64": torch.int64,
-          "u8": torch.uint8, "u16": torch.uint16, "u32": torch.uint32,
-          "u64": torch.uint64}
+          "u8": torch.uint8}
+WIDE_UNSIGNED = {name: getattr(torch, name) for name in  # From torch 2.3 on.
+                 ("uint16", "uint32", "uint64") if hasattr(torch, name)}
+DTYPES |= {name.replace("uint", "u"): t for name, t in WIDE_UNSIGNED.items()}
 
 
 # ---- Shapes, reductions, lookups -------------------------------------------
@@ -361,7 +363,7 @@ def prepare(case):
 
 def sum_of(x, count):
     x = x.detach().contiguous().flatten()[:count]
-    if x.dtype in (torch.uint16, torch.uint32, torch.uint64):
+    if x.dtype in WIDE_UNSIGNED.values():
         x = x.to(torch.int64)
     return float(x.to(torch.float64).abs().sum())
 

@@ -346,3 +346,62 @@ TEST(broadcasts_are_steps_of_the_group_that_reads_them) {
     check_repeat_f16(&repeat_cases[i]);
   }
 }
+
+enum { ROWS = 40, COLUMNS = 300 };
+#define W "f32[40,300]"
+#define WIDE " {sizes = sizes[40,300]} : f32[40,300]"
+
+// Long rows and columns are read where they are: a tile needs no register.
+TEST(broadcasts_of_long_rows_are_not_copied) {
+  LS_OWN(lowered, p) = {0};
+  lowered_make(
+      &p,
+      &(lowered_options){
+          .text = "graph lowered \"p\" {"
+                  "  %1 = parameter() {" F "shape[40,1], index = 0} : f32[40,1]"
+                  "  %2 = parameter() {" F "shape[300], index = 1} : f32[300]"
+                  "  %3 = broadcast(%1)" WIDE "  %4 = broadcast(%2)" WIDE
+                  "  %5 = sub(%3, %4) : " W "  return %5 }"});
+  assert_int_equal(lowered_plan_count(&p, "fused"), 1);
+  assert_in_range(p.backend->vtable->facts(p.executable).scratch_bytes, 0,
+                  8192);
+  float column[ROWS], row[COLUMNS];
+  static float got[ROWS * COLUMNS];
+  fill(column, ROWS, 1);
+  fill(row, COLUMNS, 2);
+  expect_ok(lowered_run(&p, (const void *[]){column, row}, (void *[]){got}));
+  for (int i = 0; i < ROWS * COLUMNS; ++i)
+    assert_true(got[i] == column[i / COLUMNS] - row[i % COLUMNS]);
+}
+
+// A column is one number per row: ops of one or three operands need all its
+// elements, and so does one of two columns that meet.
+TEST(columns_are_copied_for_ops_that_take_no_number) {
+  LS_OWN(lowered, p) = {0};
+  lowered_make(
+      &p,
+      &(lowered_options){
+          .text =
+              "graph lowered \"p\" {"
+              "  %1 = parameter() {" F "shape[40,1], index = 0} : f32[40,1]"
+              "  %2 = parameter() {" F "shape[40,1], index = 1} : f32[40,1]"
+              "  %3 = parameter() {" F "shape[40,300], index = 2} : " W
+              "  %4 = broadcast(%1)" WIDE "  %5 = neg(%4) : " W
+              "  %6 = broadcast(%1)" WIDE "  %7 = broadcast(%2)" WIDE
+              "  %8 = sub(%6, %7) : " W "  %9 = mul(%8, %3) : " W
+              "  %10 = broadcast(%2)" WIDE "  %11 = less(%5, %3) : bool[40,300]"
+              "  %12 = select(%11, %9, %10) : " W "  %13 = broadcast(%1)" WIDE
+              "  %14 = add(%12, %13) : " W "  return %14 }"});
+  assert_int_equal(lowered_plan_count(&p, "fused"), 1);
+  float a[ROWS], b[ROWS];
+  static float x[ROWS * COLUMNS], got[ROWS * COLUMNS];
+  fill(a, ROWS, 1);
+  fill(b, ROWS, 3);
+  fill(x, ROWS * COLUMNS, 2);
+  expect_ok(lowered_run(&p, (const void *[]){a, b, x}, (void *[]){got}));
+  for (int i = 0; i < ROWS * COLUMNS; ++i) {
+    const float c = a[i / COLUMNS], d = b[i / COLUMNS];
+    const float product = (c - d) * x[i];
+    assert_true(got[i] == (-c < x[i] ? product : d) + c);
+  }
+}

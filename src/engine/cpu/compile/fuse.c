@@ -16,8 +16,9 @@
 #include "engine/cpu/run/team.h"
 
 // Limits: instructions moved before a group, and bytes that each of them may
-// touch.
-enum { MOST_MOVED = 24, SMALL_BYTES = 64 };
+// touch; and bytes of the shortest rows of views: shorter ones are copied into
+// tiles.
+enum { MOST_MOVED = 24, SMALL_BYTES = 64, LEAST_ROW_BYTES = 512 };
 
 typedef struct group {
   uint32_t steps[LS_FUSED_STEPS];
@@ -101,9 +102,9 @@ static bool can_join(const ls_cpu_compiler *self, const group *g,
 }
 
 // ---- Operands of a group ---------------------------------------------------
-// Location of a step's operand: among the group's inputs or outputs, or in a
-// register.
-typedef enum place_kind { INPUT, OUTPUT, REGISTER } place_kind;
+// Location of a step's operand: among the group's inputs or outputs, in a
+// register, or in the operand of a move.
+typedef enum place_kind { INPUT, OUTPUT, REGISTER, VIEW } place_kind;
 typedef struct place {
   place_kind kind;
   uint32_t index;
@@ -114,10 +115,13 @@ typedef struct slots {
   uint32_t num_in, num_out;
   // Number of streamed outputs, which are the last ones.
   uint32_t num_streamed;
-  // Roots in registers: the register of each, and the step of its last use.
-  uint32_t root[LS_FUSED_SLOTS], reg[LS_FUSED_SLOTS], last[LS_FUSED_SLOTS];
-  uint32_t num_kept, num_registers;
-  place places[LS_FUSED_STEPS][4];  // Per step and operand.
+  // Roots in registers and views: the place of each, and the step of its last
+  // use.
+  uint32_t root[LS_FUSED_SLOTS], last[LS_FUSED_SLOTS];
+  place kept[LS_FUSED_SLOTS];
+  uint32_t num_kept, num_registers, num_views;
+  place places[LS_FUSED_STEPS][4];   // Per step and operand.
+  uint32_t scalars[LS_FUSED_STEPS];  // Per step: views that are one number.
 } slots;
 
 // Returns the index of `root` in a list, or the list's length if it is not
@@ -151,7 +155,8 @@ static uint32_t free_register(const slots *s, uint32_t step) {
   for (uint32_t r = 0;; ++r) {
     bool taken = false;
     for (uint32_t i = 0; i < s->num_kept; ++i)
-      taken |= s->reg[i] == r && s->last[i] >= step;
+      taken |= s->kept[i].kind == REGISTER && s->kept[i].index == r &&
+               s->last[i] >= step;
     if (!taken) return r;
   }
 }
@@ -163,24 +168,64 @@ static uint32_t add_to(uint32_t *list, uint32_t *count, uint32_t root) {
   return i;
 }
 
+// Returns true if a step can read the operands in `numbers` as scalars, too.
+static bool takes_scalars(const ls_elementwise *work, uint32_t numbers) {
+  return numbers == 0 || (work->num_in == 2 && (work->scalars | numbers) != 3);
+}
+
+// Returns true if the steps that read the result of a move can read its operand
+// in its place, up to the step that writes `root` again, if the group has one.
+static bool make_view(const ls_cpu_compiler *self, const group *g, slots *s,
+                      uint32_t step, uint32_t root) {
+  int64_t columns = 0;
+  if (!work_of(self, g, step)->moves) return false;
+  const ls_move_view view = ls_move_view_of(work_of(self, g, step), &columns);
+  if (view == LS_VIEW_NONE ||
+      columns * work_of(self, g, step)->out_size < LEAST_ROW_BYTES)
+    return false;
+  uint32_t scalars[LS_FUSED_STEPS];
+  memcpy(scalars, s->scalars, sizeof(scalars));
+  bool ends = false;
+  for (uint32_t i = step + 1; i < g->num_steps && !ends; ++i) {
+    const ls_cpu_instruction *at = &self->instructions[g->steps[i]];
+    for (uint32_t k = 0; k < at->num_in && view == LS_VIEW_NUMBER; ++k)
+      if (self->operands[at->operand + k] == root) scalars[i] |= 1U << k;
+    if (!takes_scalars(elementwise_of(at), scalars[i])) return false;
+    ends = uses_root(self, g->steps[i], root, true);
+  }
+  if (!ends && !ends_inside(self, g, root)) return false;
+  memcpy(s->scalars, scalars, sizeof(scalars));
+  return true;
+}
+
+static place keep_root(slots *s, uint32_t root, uint32_t last, place at) {
+  uint32_t *next = at.kind == VIEW ? &s->num_views : &s->num_registers;
+  if (at.index + 1 > *next) *next = at.index + 1;
+  s->root[s->num_kept] = root;
+  s->last[s->num_kept] = last;
+  s->kept[s->num_kept++] = at;
+  return at;
+}
+
 // Returns the location of a step's operand. A value that is written and not
 // read after the group gets a register; other written values are outputs.
 static place locate_operand(const ls_cpu_compiler *self, const group *g,
                             slots *s, uint32_t step, uint32_t root,
                             bool is_write) {
-  const uint32_t kept = index_in(s->root, s->num_kept, root);
-  if (kept < s->num_kept) return (place){REGISTER, s->reg[kept]};
+  uint32_t kept = index_in(s->root, s->num_kept, root);
+  if (kept < s->num_kept && is_write && s->kept[kept].kind == VIEW) {
+    s->root[kept] = UINT32_MAX;
+    kept = s->num_kept;
+  }
+  if (kept < s->num_kept) return s->kept[kept];
   if (!is_write && index_in(s->out, s->num_out, root) == s->num_out)
     return (place){INPUT, add_to(s->in, &s->num_in, root)};
-  if (!ends_inside(self, g, root) || kept == LS_FUSED_SLOTS)
-    return (place){OUTPUT, add_to(s->out, &s->num_out, root)};
-  const uint32_t r = free_register(s, step);
-  if (r + 1 > s->num_registers) s->num_registers = r + 1;
-  s->root[kept] = root;
-  s->reg[kept] = r;
-  s->last[kept] = last_use(self, g, root);
-  ++s->num_kept;
-  return (place){REGISTER, r};
+  const uint32_t last = last_use(self, g, root);
+  if (kept < LS_FUSED_SLOTS && make_view(self, g, s, step, root))
+    return keep_root(s, root, last, (place){VIEW, s->num_views});
+  if (kept < LS_FUSED_SLOTS && ends_inside(self, g, root))
+    return keep_root(s, root, last, (place){REGISTER, free_register(s, step)});
+  return (place){OUTPUT, add_to(s->out, &s->num_out, root)};
 }
 
 // Assigns locations to all operands. Returns false if there are too many.
@@ -194,14 +239,15 @@ static bool assign_slots(const ls_cpu_compiler *self, const group *g,
       if (s->places[i][k].index == LS_FUSED_SLOTS) return false;
     }
   }
-  return s->num_in + s->num_out + s->num_registers <= LS_FUSED_SLOTS;
+  return s->num_in + s->num_out + s->num_registers + s->num_views <=
+         LS_FUSED_SLOTS;
 }
 
 static uint8_t slot_of(const slots *s, place at) {
-  const uint32_t before = at.kind == INPUT    ? 0
-                          : at.kind == OUTPUT ? s->num_in
-                                              : s->num_in + s->num_out;
-  return (uint8_t)(before + at.index);
+  const uint32_t registers = s->num_in + s->num_out;
+  const uint32_t first[] = {0, s->num_in, registers,
+                            registers + s->num_registers};
+  return (uint8_t)(first[at.kind] + at.index);
 }
 
 // Returns true if each step alone would write its result with streaming stores;
@@ -242,14 +288,25 @@ static void choose_streamed(const ls_cpu_compiler *self, const group *g,
 // ---- Fusing ----------------------------------------------------------------
 static ls_fused_step make_fused_step(const ls_elementwise *work, const slots *s,
                                      const place *places, ls_fused *fused) {
-  ls_fused_step step = {.work = work};
+  ls_fused_step step = {.work = work,
+                        .is_view = places[work->num_in].kind == VIEW};
   for (uint32_t k = 0; k <= work->num_in; ++k) {
     const uint8_t slot = step.slot[k] = slot_of(s, places[k]);
-    if (places[k].kind == REGISTER || (work->scalars >> k & 1U) != 0) continue;
+    if (places[k].kind >= REGISTER || (work->scalars >> k & 1U) != 0) continue;
     fused->sizes[slot] =
         (uint8_t)(k < work->num_in ? work->in_size[k] : work->out_size);
   }
   return step;
+}
+
+// Returns the work of a step, whose views of one number are scalars.
+static const ls_elementwise *with_scalars(ls_cpu_compiler *self,
+                                          const ls_elementwise *work,
+                                          uint32_t scalars) {
+  if (scalars == 0) return work;
+  ls_elementwise *copy = ls_arena_copy(&self->out->arena, work, sizeof(*work));
+  if (ls_cpu_has_memory(self, copy != NULL)) copy->scalars |= scalars;
+  return copy;
 }
 
 static ls_fused *make_fused(ls_cpu_compiler *self, const group *g,
@@ -267,14 +324,20 @@ static ls_fused *make_fused(ls_cpu_compiler *self, const group *g,
                       .num_registers = s->num_registers,
                       .chains = self->kernels->chains,
                       .kernels = self->kernels};
-  for (uint32_t i = 0; i < g->num_steps; ++i)
-    steps[i] = make_fused_step(work_of(self, g, i), s, s->places[i], fused);
+  for (uint32_t i = 0; i < g->num_steps; ++i) {
+    const ls_elementwise *work =
+        with_scalars(self, work_of(self, g, i), s->scalars[i]);
+    if (work == NULL) return NULL;
+    steps[i] = make_fused_step(work, s, s->places[i], fused);
+  }
   fused->tile = ls_fused_tile(fused);
-  if (ls_chain_steps(&self->out->arena, fused->chains, steps, g->num_steps,
-                     s->num_in + s->num_out))
-    return fused;
-  ls_cpu_fail(self, ls_out_of_memory());
-  return NULL;
+  if (!ls_cpu_has_memory(self,
+                         ls_chain_steps(&self->out->arena, fused->chains, steps,
+                                        g->num_steps, s->num_in + s->num_out)))
+    return NULL;
+  for (uint32_t i = 0; i < g->num_steps; ++i)
+    fused->has_chains |= steps[i].stages != NULL;
+  return fused;
 }
 
 static size_t count_bytes(const ls_cpu_compiler *self, const slots *s) {

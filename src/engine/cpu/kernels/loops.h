@@ -194,6 +194,17 @@ void ls_move_loop(const ls_kernel_call *call, int64_t begin_block,
                   int64_t end_block);
 void ls_move(const ls_elementwise *work, void *out, const void *in, int64_t at,
              int64_t count);
+// Views of a move: a row of the result is `columns` adjacent elements of the
+// operand `in`, or one element for all columns. The second function returns the
+// first element of those from `at` on, and limits `count` to the row's end.
+typedef enum ls_move_view {
+  LS_VIEW_NONE,
+  LS_VIEW_ARRAY,
+  LS_VIEW_NUMBER
+} ls_move_view;
+ls_move_view ls_move_view_of(const ls_elementwise *work, int64_t *out_columns);
+char *ls_move_view_at(const ls_elementwise *work, char *in, int64_t at,
+                      int64_t *count);
 // Fills the plan: applies `span` to all elements. Derives sizes, scalars and
 // in-place operands from the plan's types; with `half` it computes in f32.
 ls_status ls_elementwise_plan(ls_kernel_plan *plan, ls_elementwise work);

@@ -67,6 +67,8 @@ enum { LS_FUSED_STEPS = 24, LS_FUSED_SLOTS = 32 };  // Limits.
 struct ls_fused_step {
   const ls_elementwise *work;
   uint8_t slot[4];  // Slots of the step's inputs, then of its output.
+  // A move whose result is not stored: its slot points into the operand.
+  bool is_view;
   // Stages of the chain that begins here; NULL: none.
   const ls_chain_stage *stages;
   uint32_t chained;  // Number of steps in that chain.
@@ -77,9 +79,10 @@ typedef struct ls_fused {
   int64_t tile;   // and at most those of a tile.
   const ls_fused_step *steps;
   uint32_t num_steps;
-  // Numbers of slots, in this order. The last outputs are streamed
-  // (kernels/loops.h): a tile of them is computed in scratch, like a
-  // register.
+  bool has_chains;  // Some steps have stages.
+  // Numbers of slots, in this order; those of views follow. The last outputs
+  // are streamed (kernels/loops.h): a tile of them is computed in scratch, like
+  // a register.
   uint32_t num_in, num_out, num_streamed, num_registers;
   uint8_t sizes[LS_FUSED_SLOTS];  // Bytes per element; 0: a scalar.
   const ls_cpu_chains *chains;

@@ -49,7 +49,9 @@ static void run_steps(const ls_fused *self, char *const *slots, int64_t at,
   const bool by_chains = count % LS_CHAIN_ELEMENTS == 0;
   for (uint32_t i = 0; i < self->num_steps;) {
     const ls_fused_step *step = &self->steps[i];
-    if (by_chains && step->stages != NULL) {
+    if (step->is_view) {
+      ++i;
+    } else if (by_chains && step->stages != NULL) {
       self->chains->run(step->stages, slots, count);
       i += step->chained;
     } else {
@@ -57,6 +59,19 @@ static void run_steps(const ls_fused *self, char *const *slots, int64_t at,
       ++i;
     }
   }
+}
+
+// Sets the slots of views for a tile from element `at` on. Returns its number
+// of elements: a tile ends where a row of a view does.
+static int64_t set_views(const ls_fused *self, char **slots, int64_t at,
+                         int64_t count) {
+  for (uint32_t i = 0; i < self->num_steps; ++i) {
+    const ls_fused_step *step = &self->steps[i];
+    if (step->is_view)
+      slots[step->slot[1]] =
+          ls_move_view_at(step->work, slots[step->slot[0]], at, &count);
+  }
+  return count;
 }
 
 static void stream_tile(const ls_fused *self, const ls_kernel_call *call,
@@ -87,8 +102,9 @@ void ls_fused_loop(const ls_kernel_call *call, int64_t begin_block,
   for (uint32_t i = 0; i < num_arrays; ++i)
     slots[i] += (size_t)begin * self->sizes[i];
   for (int64_t k = begin, count; k < end; k += count) {
-    count = ls_min_i64(self->tile, end - k);
-    if (count > LS_CHAIN_ELEMENTS) count -= count % LS_CHAIN_ELEMENTS;
+    count = set_views(self, slots, k, ls_min_i64(self->tile, end - k));
+    if (count > LS_CHAIN_ELEMENTS && self->has_chains)
+      count -= count % LS_CHAIN_ELEMENTS;
     run_steps(self, slots, k, count, call->scratch);
     stream_tile(self, call, slots, k, count);
     for (uint32_t i = 0; i < num_arrays; ++i)

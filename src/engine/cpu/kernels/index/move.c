@@ -115,6 +115,27 @@ void ls_move(const ls_elementwise *work, void *out, const void *in, int64_t at,
   }
 }
 
+ls_move_view ls_move_view_of(const ls_elementwise *work, int64_t *out_columns) {
+  const move_params *self = (const move_params *)(const void *)work;
+  const ls_cpu_move *row = &self->placement.row;
+  *out_columns = row->columns;
+  return row->in_column == 1   ? LS_VIEW_ARRAY
+         : row->in_column == 0 ? LS_VIEW_NUMBER
+                               : LS_VIEW_NONE;
+}
+
+char *ls_move_view_at(const ls_elementwise *work, char *in, int64_t at,
+                      int64_t *count) {
+  const move_params *self = (const move_params *)(const void *)work;
+  const ls_cpu_move *row = &self->placement.row;
+  const int64_t column = at % row->columns;
+  *count = ls_min_i64(*count, row->columns - column);
+  const int64_t line =
+      ls_walk_at(&self->placement.in, at / row->columns).offset;
+  return in +
+         (self->base + line + column * row->in_column) * (int64_t)self->element;
+}
+
 void ls_move_loop(const ls_kernel_call *call, int64_t begin_block,
                   int64_t end_block) {
   const move_params *self = call->params;
