@@ -144,9 +144,10 @@ LS_API ls_dataset *ls_dataset_bucket(ls_dataset *dataset,
 // ---- Caches ----------------------------------------------------------------
 // Keeps elements after computing them once: in memory, as long as the data set,
 // or in a file, which the first reader completes. They are those of epoch 0
-// with seed 0, so that all readers get the same. The same pipeline reuses a
-// file; functions cannot be compared, so remove the file after changing one.
-// Indexed if the input is.
+// with seed 0, so that all readers get the same. In memory, an element that
+// failed is made again when it is next read. The same pipeline reuses a file;
+// functions cannot be compared, so remove the file after changing one. Indexed
+// if the input is.
 //   LS_INVALID_ARGUMENT  an infinite input; at a read: a file of another kind
 //                        or another pipeline.
 //   LS_DATA_LOSS         at a read: a damaged file.

@@ -135,6 +135,59 @@ static void expect_read(ls_dataset *dataset, ls_code code,
   ls_dataset_release(dataset);
 }
 
+// Refuses number 3 as often as `user` says.
+static ls_nest refuse_for_now(ls_nest element, const ls_map_call *call,
+                              void *user) {
+  int *times = user;
+  (void)call;
+  __atomic_fetch_add(&made, 1, __ATOMIC_RELAXED);
+  if (stream_number(element) != 3 || *times == 0)
+    return ls_nest_retain(element);
+  --*times;
+  return LS_FAIL(LS_UNAVAILABLE, "not now");
+}
+
+// Reads an epoch of 6 numbers, of which number 3 fails as `fails` says.
+static void read_six(ls_iterator *iterator, bool fails) {
+  LS_OWN(ls_nest, element) = ls_none();
+  for (int64_t i = 0; i < 6; ++i) {
+    const ls_status status = ls_iterator_next(iterator, &element);
+    if (fails && i == 3) {
+      expect_status(status, LS_UNAVAILABLE, "not now");
+      continue;
+    }
+    expect_ok(status);
+    assert_int_equal(stream_number(element), i);
+  }
+  expect_status(ls_iterator_next(iterator, &element), LS_OUT_OF_RANGE, "");
+  expect_ok(ls_iterator_restart(iterator));
+}
+
+TEST(an_element_that_failed_is_made_again) {
+  static const stream_numbers six = {.count = 6, .saves = true};
+  for (int stream = 0; stream < 2; ++stream) {
+    int times = 2;
+    ls_dataset *numbers =
+        stream == 1 ? stream_of(OF(six)) : ls_dataset_range(0, 6, 1);
+    LS_OWN(ls_dataset, d) = ls_dataset_cache(
+        ls_dataset_map(
+            numbers,
+            &(ls_map_options){.call = refuse_for_now,
+                              .user = &times,
+                              .result = ls_nest_spec(LS_DTYPE_I64, LS_SCALAR)}),
+        NULL);
+    LS_OWN(ls_iterator, iterator) = NULL;
+    expect_ok(ls_iterator_create(
+        d, &(ls_iterator_options){.prefetch = LS_SOME(0)}, &iterator));
+    read_six(iterator, true);
+    read_six(iterator, true);
+    read_six(iterator, false);
+    made = 0;
+    read_six(iterator, false);
+    assert_int_equal(made, 0);
+  }
+}
+
 TEST(another_pipeline_and_another_file_are_refused) {
   int64_t numbers[STREAM_MOST];
   file = path;

@@ -3,8 +3,9 @@
 // so that all readers get the same elements in any order of reading.
 //
 // In memory, an element of an indexed data set is made when first requested,
-// and a stream is read up to the largest request. A file is written whole by
-// the first reader, while others wait.
+// and a stream is read up to the largest request. An element that failed is
+// made again when it is next requested. A file is written whole by the first
+// reader, while others wait.
 #include "base/require.h"
 #include "base/values/digest.h"
 #include "data/own.h"
@@ -25,6 +26,7 @@ typedef struct cache {
   size_t count, capacity;  // Elements read so far from a stream.
   ls_iterator *source;     // Iterator on a stream.
   bool ended;              // The stream has ended.
+  ls_iterator *again;      // Iterator on a stream for elements that failed.
   ls_cache_file *file;
 } cache;
 
@@ -73,12 +75,36 @@ static ls_status read_more(cache *self) {
   return ls_ok();
 }
 
+// Reads an element of a stream that failed once more; the lock is held. The
+// elements before it are read, too, from the start or the last such element.
+static ls_status read_again(cache *self, int64_t index) {
+  kept *item = &self->items[index];
+  if (self->again != NULL && ls_iterator_position(self->again) > index) {
+    ls_iterator_release(self->again);
+    self->again = NULL;
+  }
+  if (self->again == NULL)
+    LS_RETURN_IF_ERROR(
+        ls_iterator_create(self->dataset.inputs[0], NULL, &self->again));
+  bool has_ended = false;
+  while (!has_ended && ls_iterator_position(self->again) <= index) {
+    ls_status_free(item->status);
+    item->status = ls_iterator_next(self->again, &item->element);
+    has_ended = ls_status_code(item->status) == LS_OUT_OF_RANGE;
+    item->status = ls_stage_no_end(item->status);
+  }
+  return ls_ok();
+}
+
 // Finds element `index` of a stream, retained; the lock is held.
 static ls_status find_streamed(cache *self, int64_t index, ls_nest *found) {
+  const bool is_first = (int64_t)self->count <= index;
   while (!self->ended && (int64_t)self->count <= index)
     LS_RETURN_IF_ERROR(read_more(self));
   if ((int64_t)self->count <= index)
     return ls_out_of_range("the end of a cache");
+  if (!is_first && !ls_status_is_ok(self->items[index].status))
+    LS_RETURN_IF_ERROR(read_again(self, index));
   LS_RETURN_IF_ERROR(ls_status_clone(self->items[index].status));
   *found = ls_nest_retain(self->items[index].element);
   return ls_ok();
@@ -204,6 +230,7 @@ static void cache_destroy(ls_dataset *dataset) {
     ls_status_free(self->items[i].status);
   }
   ls_iterator_release(self->source);
+  ls_iterator_release(self->again);
   ls_cache_file_close(self->file);
   ls_mutex_deinit(&self->lock);
   ls_release(dataset->allocator, self->items);
