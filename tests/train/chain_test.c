@@ -47,6 +47,7 @@ static ls_dataset *make_data(int changed) {
 
 typedef struct life {
   int64_t steps, stop_at;
+  int64_t seed;
   bool attest, resume, goes_on;
   ls_train_stop stop;
 } life;
@@ -77,6 +78,7 @@ static ls_status live(life *self) {
                                       .save_goes_on = self->goes_on,
                                       .keep = LS_SOME(0),
                                       .attest = self->attest,
+                                      .seed = self->seed,
                                       .stop = &self->stop,
                                       .report = watch,
                                       .report_user = self},
@@ -140,6 +142,43 @@ TEST(arrays_are_covered_and_a_label_is_named) {
   remove_tree("run");
 }
 
+// Replaces a part of config.json, and checks the run.
+static void expect_change_found(const char *part, const char *other,
+                                const char *wanted) {
+  static char changed[8000];
+  told t;
+  ls_chain_result result;
+  char *text = NULL;
+  size_t size = 0;
+  const ls_file_system *files = ls_file_system_system();
+  expect_ok(files->read(files->user, "run/config.json", SIZE_MAX,
+                        ls_allocator_system(), &text, &size));
+  const char *at = strstr(text, part);
+  assert_non_null(at);
+  snprintf(changed, sizeof(changed), "%.*s%s%s", (int)(at - text), text, other,
+           at + strlen(part));
+  expect_ok(
+      files->write(files->user, "run/config.json", changed, strlen(changed)));
+  check_run(&t, &result);
+  assert_string_equal(t.differences, wanted);
+  expect_ok(files->write(files->user, "run/config.json", text, size));
+  ls_release(ls_allocator_system(), text);
+}
+
+// A seed that no double has, and a value without a number.
+TEST(changes_of_the_configuration_are_named) {
+  expect_ok(
+      live(&(life){.steps = 10, .attest = true, .seed = 9007199254740993}));
+  expect_change_found("9007199254740993", "9007199254740992",
+                      "config.json: \"seed\" is 9007199254740992, it was "
+                      "9007199254740993\n");
+  expect_change_found("\"flip\":false", "\"flip\":true",
+                      "config.json: \"flip\" is true, it was false\n");
+  expect_change_found("\"flip\":false", "\"flip\":null",
+                      "config.json: \"flip\" is null, it was false\n");
+  remove_tree("run");
+}
+
 static ls_nest make_text(void *user, int64_t index) {
   (void)user, (void)index;
   return LS_FAIL(LS_INTERNAL, "nobody reads it");
@@ -189,10 +228,8 @@ static int num_appended;
 static ls_status append_some(void *user, const char *path, const void *data,
                              size_t size) {
   const ls_file_system *system = ls_file_system_system();
-  const bool fails =
-      strstr(path, "chain.jsonl") != NULL && ++num_appended == 2;
-  LS_RETURN_IF_ERROR(
-      system->append(user, path, data, fails ? size / 2 : size));
+  const bool fails = strstr(path, "chain.jsonl") != NULL && ++num_appended == 2;
+  LS_RETURN_IF_ERROR(system->append(user, path, data, fails ? size / 2 : size));
   return fails ? LS_STATUS(LS_UNAVAILABLE, "the disk is full") : ls_ok();
 }
 

@@ -160,8 +160,14 @@ static void append_value(ls_text *text, const ls_json *value) {
     ls_text_append(text, "missing");
   else if (value->kind == LS_JSON_STRING)
     ls_json_string(&json, value->string);
-  else
+  else if (value->kind == LS_JSON_BOOL)
+    ls_json_bool(&json, value->boolean);
+  else if (value->kind == LS_JSON_NUMBER && value->is_integer)
+    ls_json_i64(&json, value->integer);
+  else if (value->kind == LS_JSON_NUMBER)
     ls_json_f64(&json, value->number);
+  else
+    ls_text_append(text, value->kind == LS_JSON_NULL ? "null" : "a list");
 }
 
 // Compares a configuration with the one of a line; `tells` the differences.
