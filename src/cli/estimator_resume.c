@@ -275,22 +275,38 @@ bool cli_estimator_kept_model(const char *path, bool is_any, char *model,
 }
 
 // ---- Another folder --------------------------------------------------------
+// Opens a file that close_whole moves to `path` once it is complete.
+static FILE *open_aside(const char *path, char aside[PATH_MAX]) {
+  const int size = snprintf(aside, PATH_MAX, "%s.tmp", path);
+  return size < PATH_MAX ? fopen(aside, "w") : NULL;
+}
+
+// Moves a file to its path, or removes it if not all of it was written.
+static ls_status close_whole(FILE *file, const char *aside, const char *path,
+                             bool good) {
+  good = good && file != NULL && ferror(file) == 0 && fflush(file) == 0 &&
+         fsync(fileno(file)) == 0;
+  if (file != NULL) good = fclose(file) == 0 && good;
+  if (good && rename(aside, path) == 0) return ls_ok();
+  if (file != NULL) (void)unlink(aside);
+  return LS_STATUS(LS_UNAVAILABLE, "'%s' cannot be written", path);
+}
+
+// Copies a file, unless there is one already.
 static ls_status copy_file(const char *from, const char *to, const char *name) {
-  char path[PATH_MAX], bytes[1 << 14];
+  char path[PATH_MAX], aside[PATH_MAX], bytes[1 << 14];
   CLI_OWN(FILE, input) = NULL;
   snprintf(path, sizeof(path), "%s/%s", from, name);
   LS_RETURN_IF_ERROR(cli_open_file(path, &input));
   snprintf(path, sizeof(path), "%s/%s", to, name);
-  FILE *output = fopen(path, "wx");
-  if (output == NULL)
-    return LS_STATUS(LS_UNAVAILABLE, "cannot make '%s'", path);
-  bool good = true;
+  if (access(path, F_OK) == 0)
+    return LS_STATUS(LS_ALREADY_EXISTS,
+                     "'%s' is there already: choose another folder", path);
+  FILE *output = open_aside(path, aside);
+  bool good = output != NULL;
   for (size_t n; good && (n = fread(bytes, 1, sizeof(bytes), input)) > 0;)
     good = fwrite(bytes, 1, n, output) == n;
-  good = !ferror(input) && good;
-  return fclose(output) == 0 && good
-             ? ls_ok()
-             : LS_STATUS(LS_UNAVAILABLE, "cannot write '%s'", path);
+  return close_whole(output, aside, path, good && !ferror(input));
 }
 
 ls_status cli_estimator_branch(const char *from, int64_t step, const char *to) {
@@ -353,17 +369,9 @@ ls_status cli_estimator_keep(const estimator_flags *flags,
                              const ls_estimator_type *type) {
   char path[PATH_MAX], aside[PATH_MAX];
   if (snprintf(path, sizeof(path), "%s/%s", flags->folder, file_name) >=
-          (int)sizeof(path) ||
-      snprintf(aside, sizeof(aside), "%s.tmp", path) >= (int)sizeof(aside))
+      (int)sizeof(path))
     return ls_invalid_argument("the path of '%s' is too long", flags->folder);
-  FILE *file = fopen(aside, "w");
-  bool good = file != NULL;
-  if (good) {
-    write_entries(file, flags, type);
-    good = ferror(file) == 0;
-    good = fclose(file) == 0 && good;
-  }
-  if (good && rename(aside, path) == 0) return ls_ok();
-  (void)unlink(aside);
-  return LS_STATUS(LS_UNAVAILABLE, "'%s' cannot be written", path);
+  FILE *file = open_aside(path, aside);
+  if (file != NULL) write_entries(file, flags, type);
+  return close_whole(file, aside, path, file != NULL);
 }

@@ -6,7 +6,7 @@
 
 # shellcheck source=tests/support/cli.sh
 . "$(dirname "$0")/../support/cli.sh"
-rm -rf held kept whole other old be-slow e.so
+rm -rf held kept whole other old branch be-slow e.so
 cp "${LS_BUILD_DIR:?}/tests/cli/libraries/estimators.so" e.so
 model="--model e.so:line"
 
@@ -78,6 +78,20 @@ trains --resume kept --allow-inexact --tpu virtual:2x2 --param rate=0.02 \
 grep -qF "train: --tpu is 'virtual:2x2', the run in 'kept' has none: results \
 will differ" err.txt || fail "--allow-inexact"
 trains --resume kept --param rate=0.02,width=6 --tpu virtual:2x2 --steps 24
+
+# ---- From a step, in a folder of its own -----------------------------------
+# No file may grow: a copy that fails leaves nothing.
+(
+  trap '' XFSZ
+  ulimit -f 0
+  # shellcheck disable=SC2086
+  "$lockstep" train $model --resume kept@10 --run-dir branch --steps 12 2>&1
+) | grep -qF "'branch/model.ckpt-10.safetensors' cannot be written" ||
+  fail "a copy that cannot be written"
+[ -z "$(ls branch)" ] || fail "a copy that is cut off"
+trains --resume kept@10 --run-dir branch --steps 12
+refused 1 "'branch/model.ckpt-10.safetensors' is there already: choose another" \
+  --resume kept@10 "--run-dir branch --steps 12"
 
 # ---- Names that nothing reads ----------------------------------------------
 for tpu in '' '--tpu virtual:2x2'; do
