@@ -137,14 +137,16 @@ LS_API void ls_train_and_evaluation_deinit(ls_train_and_evaluation *result);
 //   "evaluator"           evaluates and exports new checkpoints as they come,
 //                         until one has max_steps
 //   "chief", "worker"     trains; a worker begins min(60, 5 (index + 1))
-//                         seconds later
+//                         seconds later, as a rank with the others or, without
+//                         a communicator, by itself in a folder of its own
 // All waits are by the runtime's clock, and end when a stop is requested, after
 // which nothing is evaluated or exported. If both run on the same TPU system,
 // the training is ended for an evaluation, and resumes from its checkpoint: its
 // hooks begin again. `out_result` may be NULL.
 //   LS_INVALID_ARGUMENT     no input; numbers that are too small; duplicate
 //                           names of exporters; a second evaluator.
-//   LS_FAILED_PRECONDITION  there is no new checkpoint to evaluate.
+//   LS_FAILED_PRECONDITION  there is no new checkpoint to evaluate; another
+//                           process trains in the folder.
 //   LS_UNIMPLEMENTED        a task of type "ps", or an unknown one.
 LS_API LS_MUST_USE ls_status ls_train_and_evaluate(
     ls_estimator *estimator, const ls_train_spec *train,

@@ -296,6 +296,32 @@ TEST(workers_wait_before_they_train) {
   }
 }
 
+// Without a communicator a worker trains by itself, as a chief does.
+TEST(a_worker_does_not_write_to_the_folder_of_another) {
+  static const char *const tasks[] = {"chief", "worker"};
+  const ls_file_system *files = ls_file_system_system();
+  for (size_t i = 0; i < LS_COUNT_OF(tasks); ++i) {
+    char config[200];
+    void *lock = NULL;
+    snprintf(config, sizeof(config),
+             "{\"cluster\":{\"chief\":[\"a:1\"],\"worker\":[\"b:1\"]},"
+             "\"task\":{\"type\":\"%s\",\"index\":0}}",
+             tasks[i]);
+    LS_OWN_BEGUN(waits, w, waits_begin, config);
+    LS_OWN(estimator_case, c) = {.folder = "shared"};
+    estimator_case_begin(&c);
+    expect_ok(files->make_directories(files->user, "shared"));
+    expect_ok(files->lock(files->user, "shared/lock", &lock));
+    expect_status(ls_train_and_evaluate(
+                      c.estimator,
+                      &(ls_train_spec){.input = estimator_input(&c),
+                                       .max_steps = LS_SOME(2)},
+                      &(ls_eval_spec){.input = estimator_input(&c)}, NULL),
+                  LS_FAILED_PRECONDITION, "'shared/lock' is locked by process");
+    files->unlock(files->user, lock);
+  }
+}
+
 TEST(other_tasks_are_refused) {
   LS_SPEC("E207");
   static const struct {

@@ -61,8 +61,7 @@ static ls_status is_done(const ls_estimator *self,
 }
 
 // Begins a training: locks its folder for as long as it lasts, unless nothing
-// is left to train, for which it sets `*out_done`. A worker of a cluster, which
-// is not its chief, shares the folder with others.
+// is left to train, for which it sets `*out_done`.
 static ls_status begin_training(const ls_estimator *self,
                                 const ls_estimator_training *t,
                                 ls_run_folder *folder, bool *out_done,
@@ -73,8 +72,7 @@ static ls_status begin_training(const ls_estimator *self,
     LS_RETURN_IF_ERROR(is_done(self, t, out_done, out_step));
   }
   if (*out_done) return ls_ok();
-  if (ls_estimator_run_values(self)->is_chief)
-    LS_RETURN_IF_ERROR(ls_run_folder_claim(folder, t->overwrite));
+  LS_RETURN_IF_ERROR(ls_run_folder_claim(folder, t->overwrite));
   // Another process may have saved until then.
   LS_RETURN_IF_ERROR(ls_estimator_newest_step(self, &locked_newest));
   return locked_newest == newest ? ls_ok()
