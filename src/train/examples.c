@@ -113,20 +113,24 @@ ls_status ls_loop_name_examples(const ls_loop *loop, ls_status status) {
                   : status;
 }
 
-// Returns the first row of an array with a NaN; -1: none.
-static int64_t find_nan_in(const ls_array *array) {
+// Finds the first row of an array with a float that is not finite. Returns -1
+// if there is none, else sets *out_value to the float.
+static int64_t find_infinite_in(const ls_array *array, double *out_value) {
   if (array == NULL || !ls_dtype_is_float(ls_array_dtype(array))) return -1;
   const ls_shape shape = ls_array_shape(array);
   const int64_t count = ls_array_num_elements(array);
   if (shape.rank < 1 || count == 0) return -1;
-  for (int64_t i = 0; i < count; ++i)
-    if (isnan(ls_array_f64(array, i))) return i / (count / shape.dim[0]);
+  for (int64_t i = 0; i < count; ++i) {
+    *out_value = ls_array_f64(array, i);
+    if (!isfinite(*out_value)) return i / (count / shape.dim[0]);
+  }
   return -1;
 }
 
-// Returns the first row of a batch whose example has a NaN, and in *out_rows
-// the number of rows; -1: none.
-static int64_t find_nan_row(ls_nest batch, int64_t *out_rows) {
+// Finds the first row of a batch whose example has such a float, and in
+// *out_rows the number of rows. Returns -1 if there is none.
+static int64_t find_infinite_row(ls_nest batch, int64_t *out_rows,
+                                 double *out_value) {
   const ls_nest leaf = ls_nest_item(batch, 0);
   const size_t parts = ls_distributed_count(leaf);
   int64_t found = -1;
@@ -135,17 +139,18 @@ static int64_t find_nan_row(ls_nest batch, int64_t *out_rows) {
     const ls_array *part =
         ls_nest_as_array(parts > 0 ? ls_distributed_component(leaf, r) : leaf);
     if (part == NULL || ls_array_shape(part).rank < 1) return -1;
-    const int64_t row = found < 0 ? find_nan_in(part) : -1;
+    const int64_t row = found < 0 ? find_infinite_in(part, out_value) : -1;
     if (row >= 0) found = *out_rows + row;
     *out_rows += ls_array_shape(part).dim[0];
   }
   return found;
 }
 
-bool ls_loop_find_nan_example(const ls_loop *loop, ls_nest batch, char *buffer,
-                              size_t size) {
+bool ls_loop_find_infinite(const ls_loop *loop, ls_nest batch, char *buffer,
+                           size_t size) {
   int64_t rows = 0;
-  const int64_t row = find_nan_row(batch, &rows);
+  double value = 0;
+  const int64_t row = find_infinite_row(batch, &rows, &value);
   if (row < 0) return false;
   size_t count = 0;
   LS_OWN_ARRAY(ls_runtime_allocator(loop->runtime), int64_t, examples,
@@ -154,12 +159,13 @@ bool ls_loop_find_nan_example(const ls_loop *loop, ls_nest batch, char *buffer,
                               ? ls_out_of_memory()
                               : find_examples(loop, ls_loop_steps(loop),
                                               examples, (size_t)rows, &count);
+  const char *what = isnan(value) ? "NaN" : "an infinite number";
   // On ranks, a batch has only this rank's rows.
   if (ls_status_is_ok(found) && (int64_t)count == rows)
-    ls_format(buffer, size, "example %lld of the data has NaN",
-              (long long)examples[row]);
+    ls_format(buffer, size, "example %lld of the data has %s",
+              (long long)examples[row], what);
   else
-    ls_format(buffer, size, "an example of the batch has NaN");
+    ls_format(buffer, size, "an example of the batch has %s", what);
   ls_status_free(found);
   return true;
 }

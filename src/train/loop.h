@@ -144,10 +144,10 @@ ls_status ls_loop_examples(void *loop, int64_t *examples, size_t capacity,
 // Adds the examples of the next step to its failure, and the one with the NaN
 // that was found last.
 ls_status ls_loop_name_examples(const ls_loop *loop, ls_status status);
-// Describes the first NaN in the examples of `batch`, that of the next step.
-// Returns false if they have none.
-bool ls_loop_find_nan_example(const ls_loop *loop, ls_nest batch, char *buffer,
-                              size_t size);
+// Describes the first NaN or infinite number in the examples of `batch`, that
+// of the next step. Returns false if they have none.
+bool ls_loop_find_infinite(const ls_loop *loop, ls_nest batch, char *buffer,
+                           size_t size);
 
 static inline double ls_loop_seconds(const ls_loop *loop, int64_t began) {
   return (double)(ls_runtime_now(loop->runtime) - began) * 1e-9;

@@ -27,7 +27,7 @@ static ls_status explain_loss(const ls_loop *loop, ls_nest batch, double loss,
   const long long step = (long long)ls_loop_steps(loop) + 1;
   const double rate = loop->plan.config.learning_rate;
   char data[100], text[32] = "";
-  if (ls_loop_find_nan_example(loop, batch, data, sizeof(data)))
+  if (ls_loop_find_infinite(loop, batch, data, sizeof(data)))
     return ls_out_of_range("the loss is %g at step %lld: %s", loss, step, data);
   if (strncmp(source, "input ", 6) == 0)
     return ls_out_of_range("the loss is %g at step %lld", loss, step);

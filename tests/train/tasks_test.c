@@ -252,3 +252,21 @@ TEST(labels_have_the_shape_of_the_task) {
   assert_int_equal(ls_array_dtype(labels), LS_DTYPE_F32);
   assert_int_equal(ls_array_num_elements(labels), 6);
 }
+
+// ---- Numbers of the data that are not finite
+// ---------------------------------
+TEST(an_example_without_finite_numbers_is_named) {
+  const double values[] = {NAN, -INFINITY};
+  for (size_t i = 0; i < LS_COUNT_OF(values); ++i) {
+    LS_OWN_BEGUN(setup, s, begin, &ls_task_regression, 1, 2, true);
+    double x[EXAMPLES * INPUTS] = {0}, y[EXAMPLES] = {0};
+    x[17 * INPUTS + 1] = values[i];
+    LS_OWN(ls_dataset, data) = ls_dataset_from_arrays(LS_TUPLE(
+        ls_nest_array(array_of(LS_DTYPE_F32, LS_SHAPE(EXAMPLES, INPUTS), x)),
+        ls_nest_array(array_of(LS_DTYPE_F64, LS_SHAPE(EXAMPLES), y))));
+    s.options.train = data;
+    expect_status(ls_train(&s.options, &s.result), LS_OUT_OF_RANGE,
+                  i == 0 ? ": example 17 of the data has NaN"
+                         : ": example 17 of the data has an infinite number");
+  }
+}
