@@ -93,6 +93,13 @@ graph build "g" {
 }
 ---- INVALID_ARGUMENT
 attention by 3 heads of f32[2,3,8], f32[2,3,8]
+==== a scale that the options of ls_attention have for the default
+graph build "g" {
+  %1 = placeholder() {dtype = f32, shape = shape[2,3,8]} : f32[2,3,8]
+  %2 = attention(%1, %1, %1) {num_heads = 2, scale = 0.0} : f32[2,3,8]
+}
+---- INVALID_ARGUMENT
+attention has a scale of 0, with which all tokens weigh the same: without it the scale is 1 / sqrt(depth of a head)
 ==== causal attention to more tokens than there are queries
 graph build "g" {
   %1 = placeholder() {dtype = f32, shape = shape[2,3,8]} : f32[2,3,8]

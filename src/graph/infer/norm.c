@@ -130,7 +130,13 @@ static ls_status attention_shape(const ls_infer *infer, size_t first,
                                  ls_shape *out_shape) {
   const int64_t heads = ls_infer_int(infer, LS_ATTR_ID_NUM_HEADS);
   const bool causal = ls_infer_int(infer, LS_ATTR_ID_CAUSAL) != 0;
+  const ls_attr *scale = ls_infer_attr(infer, LS_ATTR_ID_SCALE);
   const size_t count = infer->num_in - first;
+  if (scale != NULL && scale->as.f == 0)
+    return ls_invalid_argument(
+        "%s has a scale of 0, with which all tokens weigh the same: without it "
+        "the scale is 1 / sqrt(depth of a head)",
+        infer->op_name);
   if (infer->num_in < first || (count != 1 && count != 3))
     return ls_invalid_argument(
         "%s takes q, k and v, or one operand with all three, got %zu operands",
