@@ -142,4 +142,14 @@ refuses "labels are numbers or texts" --data rows.jsonl --one-hot color \
 refuses "--one-hot: 'a' is no column of the examples" --data texts.csv \
   --one-hot a,color --features b,color,label
 
+# ---- A first row of texts ---------------------------------------------------
+# The second row has numbers, or tells nothing.
+says="'words.csv': the first row is taken as names of the columns"
+printf 'color,kind\nred,1\nblue,0\n' >words.csv
+"$lockstep" data words.csv >out.txt 2>err.txt || fail "data words.csv"
+grep -qF "$says" err.txt && fail "a header that is none but a header"
+printf 'color,kind\nred,a\nblue,b\n' >words.csv
+"$lockstep" data words.csv >out.txt 2>err.txt || fail "data words.csv"
+[ "$(grep -cF "$says" err.txt)" = 1 ] || fail "a header that may be data"
+
 exit $failed

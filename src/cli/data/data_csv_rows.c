@@ -10,8 +10,8 @@
 enum { LOOK_BYTES = 1 << 20 };
 
 // ---- The first rows --------------------------------------------------------
-// Skips the field at `at`, up to a delimiter or the end of the row; finds out if
-// it is a number.
+// Skips the field at `at`, up to a delimiter or the end of the row; finds out
+// if it is a number.
 static const char *skip_field(const char *at, char delimiter,
                               bool *out_number) {
   const bool quoted = *at == '"';
@@ -33,8 +33,10 @@ static const char *skip_field(const char *at, char delimiter,
 
 // Detects a header: the first row has a text in a column where the second has a
 // number. A row without a number is a header, too. An empty field may be a
-// missing value; only that of an index, the first column, is a name.
-static bool is_header(const char *first, const char *second, char delimiter) {
+// missing value; only that of an index, the first column, is a name. Sets
+// *out_guessed if neither row has a number that tells.
+static bool is_header(const char *first, const char *second, char delimiter,
+                      bool *out_guessed) {
   bool any = false, a = false, b = false;
   for (bool is_index = true;; is_index = false) {
     const char *begin = first + strspn(first, " ");
@@ -42,7 +44,7 @@ static bool is_header(const char *first, const char *second, char delimiter) {
     second = skip_field(second, delimiter, &b);
     if (!a && b && (first > begin || is_index)) return true;
     any |= a;
-    if (*first != delimiter) return !any;
+    if (*first != delimiter) return *out_guessed = !any;
     ++first;
     second += *second == delimiter;
   }
@@ -60,6 +62,17 @@ static ls_status read_first(const char *path, char *room,
                              : ls_invalid_argument("'%s' has no row", path);
 }
 
+// Says once that a first row of texts may be data as well.
+static void tell_header(const char *path) {
+  static bool is_told;
+  if (!is_told)
+    ls_runtime_log(ls_runtime_current(), LS_LOG_INFO, "data",
+                   "'%s': the first row is taken as names of the columns, as "
+                   "it has no number; if it is data, put names before it",
+                   path);
+  is_told = true;
+}
+
 static ls_status look_at_rows(const char *path, cli_sheet *out) {
   CLI_OWN_ARRAY_OR_RETURN(char, room, LOOK_BYTES + 1);
   const char *first = NULL, *delimiters = ",\t;";
@@ -74,7 +87,10 @@ static ls_status look_at_rows(const char *path, cli_sheet *out) {
        *(end = skip_field(end, out->delimiter, &number)) == out->delimiter;
        ++end)
     ++out->count;
-  out->header = is_header(first, end + strspn(end, "\r\n"), out->delimiter);
+  bool guessed = false;
+  const char *second = end + strspn(end, "\r\n");
+  out->header = is_header(first, second, out->delimiter, &guessed);
+  if (guessed && *second != '\0') tell_header(path);
   return ls_ok();
 }
 
