@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/estimator.h"
+#include "cli/ranks.h"
 
 typedef struct export_flags {
   cli_run run;
@@ -64,7 +65,7 @@ static ls_status write_classes(const char *classes, FILE **out_file, char *path,
 static ls_status export_model(void *user, const ls_train_config *config,
                               const ls_model_type *type) {
   const export_flags *flags = user;
-  char classes[64] = "";
+  char classes[64] = "", run_config[PATH_MAX + 16];
   CLI_OWN(ls_graph, graph) = NULL;
   CLI_OWN(cli_inference, built) = {0};
   CLI_OWN(ls_nest, inputs) = ls_none();
@@ -72,6 +73,14 @@ static ls_status export_model(void *user, const ls_train_config *config,
   CLI_OWN(FILE, names) = NULL;
   CLI_OWN(text, path) = NULL;
   const bool named = config->classes != NULL && config->classes[0] != '\0';
+  // Lets 'lockstep predict' read data as the run did.
+  snprintf(run_config, sizeof(run_config), "%s/config.json", flags->run.folder);
+  const bool has_columns =
+      config->features[0] != '\0' || config->columns[0] != '\0' ||
+      config->categories[0] != '\0' || config->bytes[0] != '\0';
+  ls_serving_asset assets[2] = {{"config.json", run_config}};
+  size_t num_assets = has_columns && cli_exists(run_config);
+  if (named) assets[num_assets++] = (ls_serving_asset){"classes.txt", classes};
   if (named)
     LS_RETURN_IF_ERROR(
         write_classes(config->classes, &names, classes, sizeof(classes)));
@@ -95,8 +104,8 @@ static ls_status export_model(void *user, const ls_train_config *config,
           .num_graphs = 1,
           .checkpoint = flags->run.checkpoint[0] != '\0' ? flags->run.checkpoint
                                                          : flags->run.folder,
-          .assets = &(ls_serving_asset){"classes.txt", classes},
-          .num_assets = named ? 1 : 0,
+          .assets = assets,
+          .num_assets = num_assets,
           .onnx = flags->onnx ? LS_FLAG_ON : LS_FLAG_OFF,
           .stablehlo = flags->stablehlo ? LS_FLAG_ON : LS_FLAG_OFF,
           .batch_size = flags->batch_size},

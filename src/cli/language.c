@@ -3,7 +3,6 @@
 
 #include <math.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "cli/ranks.h"
 #include "cli/serve/serve.h"
@@ -91,41 +90,20 @@ ls_status cli_language_warm(cli_language *self) {
                           : ls_ok();
 }
 
-static ls_status use_export(const run_use *use) {
-  cli_served served = {0};
-  ls_status status = cli_served_load(use->run->folder, &served);
-  if (ls_status_is_ok(status)) status = cli_language_find(&served);
-  if (ls_status_is_ok(status))
-    status = served.language.decoder != NULL
-                 ? use->body(use->user, &served.language)
-                 : cli_language_refuse(served.name);
-  cli_served_close(&served);
-  return status;
-}
-
-// Returns true for a folder that is no run's.
-static bool is_export(const char *path) {
-  char config[PATH_MAX + 16];
-  struct stat info;
-  snprintf(config, sizeof(config), "%s/config.json", path);
-  return stat(path, &info) == 0 && S_ISDIR(info.st_mode) && !cli_exists(config);
+static ls_status use_export(void *user, cli_served *served) {
+  const run_use *use = user;
+  LS_RETURN_IF_ERROR(cli_language_find(served));
+  return served->language.decoder != NULL
+             ? use->body(use->user, &served->language)
+             : cli_language_refuse(served->name);
 }
 
 int cli_with_language(cli_run *run,
                       ls_status (*body)(void *user, cli_language *language),
                       void *user) {
   run_use use = {.run = run, .body = body, .user = user};
-  ls_runtime *runtime = NULL;
-  if (!is_export(run->folder)) return cli_with_run(run, use_run, &use);
-  if (run->model != NULL)
-    return cli_misuse(run->command,
-                      "--model is for runs; '%s' is an export, which has "
-                      "its model",
-                      run->folder);
-  ls_status status = cli_runtime_open(run->threads, run->math, &runtime);
-  if (ls_status_is_ok(status)) status = use_export(&use);
-  return cli_runtime_close(run->command, runtime,
-                           cli_report(run->command, status));
+  return cli_is_export(run->folder) ? cli_with_export(run, use_export, &use)
+                                    : cli_with_run(run, use_run, &use);
 }
 
 // ---- Scores ----------------------------------------------------------------

@@ -3,42 +3,100 @@
 #include <string.h>
 
 #include "cli/estimator.h"
-#include "cli/language.h"
+#include "cli/serve/serve.h"
 
 typedef struct predict_flags {
   cli_run run;
   const char *data, *features, *out;
-  int64_t limit;
+  int64_t limit, top;
+  bool logits;
   bool estimator;  // Ignored here: cli_find_estimator reads it.
 } predict_flags;
 
-// State of printing a run's predictions.
+// State of printing predictions.
 typedef struct predictor {
+  const predict_flags *flags;
+  const ls_model_type *type;
+  ls_model model;      // Zeroed: an export's
+  cli_served *served;  // signature computes logits.
+  const ls_serving_info *info;
+  ls_nest logits;
   ls_iterator *iterator;
   ls_dataset *examples;
   ls_iterator *files;  // Names of the examples' files; NULL: rows.
   ls_function *function;
   ls_nest batch, results;
   const char *names;  // Names of classes, one per line; "": numbers.
-  const char *masks;  // Folder for masks; NULL: none.
   int64_t pixels;     // Number of classes of pixels; 0: of whole examples.
-  int64_t done;       // Examples printed,
-  int64_t limit;      // and their largest number; 0: all.
+  int64_t done;       // Examples printed.
 } predictor;
 
 static void end_predictor(predictor *p) {
+  ls_nest_release(p->logits);
   ls_nest_release(p->batch);
   ls_nest_release(p->results);
   ls_function_release(p->function);
   ls_iterator_release(p->iterator);
   ls_dataset_release(p->examples);
   ls_iterator_release(p->files);
+  ls_model_destroy(&p->model);
 }
 CLI_OWNED_STRUCT(predictor, end_predictor)
 
+// ---- Computing -------------------------------------------------------------
+// Makes the predictions of a batch, or of an export's logits.
+static ls_nest predict_batch(ls_nest args, void *user) {
+  const predictor *p = user;
+  CLI_OWN(ls_nest, made) = ls_none();
+  CLI_OWN(ls_nest, predictions) = ls_none();
+  const char *names[5] = {NULL};
+  ls_nest items[5];
+  ls_tensor logits = ls_nest_tensor(args, 0);
+  if (p->served == NULL) {
+    made = p->type->logits(args, p->model.self);
+    if (ls_nest_is_failed(made)) return cli_give(&made);
+    logits = ls_nest_tensor(made, 0);
+  }
+  predictions = ls_model_type_task(p->type)->predictions(logits);
+  if (p->flags->top == 0 && !p->flags->logits) return cli_give(&predictions);
+  if (ls_nest_is_failed(predictions)) return cli_give(&predictions);
+  size_t count = 0;
+  for (; count < ls_nest_count(predictions); ++count) {
+    names[count] = ls_nest_key(predictions, count);
+    items[count] = ls_leaf(ls_nest_tensor(predictions, count));
+  }
+  if (p->flags->top > 0) {
+    const int64_t most = p->type->num_classes;
+    const ls_op best = ls_top_k(ls_softmax(logits),
+                                p->flags->top < most ? p->flags->top : most);
+    names[count] = "classes";
+    items[count++] = ls_leaf(ls_op_output(best, 1));
+    names[count] = "probabilities";
+    items[count++] = ls_leaf(ls_op_output(best, 0));
+  }
+  if (p->flags->logits) names[count] = "logits";
+  if (p->flags->logits) items[count++] = ls_leaf(logits);
+  return ls_nest_dict("", names, items, count);
+}
+
+// Computes the predictions of the batch.
+static ls_status compute_batch(predictor *p) {
+  if (p->served == NULL)
+    return ls_function_call(p->function, p->batch, &p->results);
+  const ls_nest examples = ls_nest_array(ls_array_retain(
+      (ls_array *)(uintptr_t)ls_nest_as_array(ls_nest_item(p->batch, 0))));
+  CLI_OWN(ls_nest, inputs) =
+      ls_nest_dict("", &p->info->inputs[0].name, &examples, 1);
+  LS_RETURN_IF_ERROR(
+      ls_serving_run(p->served->serving, p->info->key, inputs, &p->logits));
+  CLI_OWN(ls_nest, args) = LS_TUPLE(ls_nest_array(ls_array_retain(
+      (ls_array *)(uintptr_t)ls_nest_as_array(ls_nest_item(p->logits, 0)))));
+  return ls_function_call(p->function, args, &p->results);
+}
+
 // ---- Lines -----------------------------------------------------------------
 static bool is_done(const predictor *p) {
-  return p->limit > 0 && p->done == p->limit;
+  return p->flags->limit > 0 && p->done == p->flags->limit;
 }
 
 // Prints the file of an example, or its number.
@@ -58,11 +116,26 @@ static ls_status print_pixels(const predictor *p, int64_t row,
   const ls_array *classes = ls_nest_as_array(ls_nest_item(p->results, 0));
   LS_RETURN_IF_ERROR(
       cli_write_shares(stdout, p->names, classes, row, p->pixels));
-  if (p->masks == NULL) return ls_ok();
+  if (p->flags->out == NULL) return ls_ok();
   if (file != NULL)
     snprintf(image, sizeof(image), "%.*s", (int)file->size, file->data);
-  return cli_write_mask(stdout, p->masks, file != NULL ? image : NULL, p->done,
-                        classes, row);
+  return cli_write_mask(stdout, p->flags->out, file != NULL ? image : NULL,
+                        p->done, classes, row);
+}
+
+// Prints the names of the best classes of a row.
+static void print_top(const predictor *p, int64_t row) {
+  const ls_array *classes =
+      ls_nest_as_array(ls_nest_find(p->results, "classes"));
+  if (classes == NULL || p->names[0] == '\0') return;
+  const int64_t count = ls_array_shape(classes).dim[1];
+  for (int64_t i = 0; i < count; ++i) {
+    const ls_bytes name =
+        cli_class_name(p->names, ls_array_i64(classes, row * count + i));
+    fputs(i == 0 ? ",\"names\":[" : ",", stdout);
+    cli_print_json_bytes(name.data, name.size);
+  }
+  putchar(']');
 }
 
 // Prints the line of the next example, row `row` of the results.
@@ -78,6 +151,7 @@ static ls_status print_example(predictor *p, int64_t row) {
   } else {
     cli_print_row(p->results, row);
     cli_write_names(stdout, p->names, p->results, row);
+    print_top(p, row);
   }
   print_origin(p, file);
   printf("}\n");
@@ -122,7 +196,7 @@ static ls_status print_all(predictor *p, int64_t batch_size) {
       LS_RETURN_IF_ERROR(begin_batches(p, 1));
       continue;
     }
-    LS_RETURN_IF_ERROR(ls_function_call(p->function, p->batch, &p->results));
+    LS_RETURN_IF_ERROR(compute_batch(p));
     LS_RETURN_IF_ERROR(print_batch(p));
   }
   return ls_ok();
@@ -153,34 +227,102 @@ static ls_status begin_masks(const char *folder, const ls_model_type *type) {
   return cli_masks_begin(folder);
 }
 
-static ls_status print_predictions(void *user, const ls_train_config *config,
-                                   const ls_model_type *type) {
-  const predict_flags *flags = user;
-  CLI_OWN(ls_model, model) = {0};
+// Prints the predictions of a run's model, or of an export's.
+static ls_status print_data(predictor *p, const ls_train_config *config) {
+  const predict_flags *flags = p->flags;
+  const ls_model_type *type = p->type;
   CLI_OWN(ls_dataset, examples) = NULL;
   CLI_OWN(ls_dataset, files) = NULL;
-  if (flags->data != NULL && cli_is_language(type) && cli_is_text(flags->data))
-    return cli_language_of_run(&flags->run, config, type, print_scores, user);
+  const ls_task *task = ls_model_type_task(type);
+  if ((flags->top > 0 || flags->logits) &&
+      (task->label_dtype != LS_DTYPE_I32 || type->label_shape.rank > 0))
+    return ls_invalid_argument(
+        "--%s is for one class an example; model '%s' "
+        "is for %s, with labels %s",
+        flags->top > 0 ? "top" : "logits", type->name, task->name,
+        LS_SHAPE_TEXT(task->label_dtype, type->label_shape));
   LS_RETURN_IF_ERROR(begin_masks(flags->out, type));
   LS_RETURN_IF_ERROR(cli_open_examples(config, flags->data, flags->features,
                                        type, &examples, &files));
   LS_RETURN_IF_ERROR(ls_train_check_data(type, examples));
-  // The optimizer's schedule is not used here, but needs a number of steps.
-  LS_RETURN_IF_ERROR(cli_create_model(config, type, 1, &model));
-  LS_RETURN_IF_ERROR(cli_load_run(&flags->run, &model, NULL));
-  CLI_OWN(predictor,
-          printed) = {.names = config->classes != NULL ? config->classes : "",
-                      .masks = flags->out,
-                      .examples = ls_train_examples(type, examples, false),
-                      .pixels = cli_has_pixels(type) ? type->num_classes : 0,
-                      .limit = flags->limit};
+  if (p->served == NULL) {
+    // The optimizer's schedule is not used here, but needs a number of steps.
+    LS_RETURN_IF_ERROR(cli_create_model(config, type, 1, &p->model));
+    LS_RETURN_IF_ERROR(cli_load_run(&flags->run, &p->model, NULL));
+  }
+  p->names = config->classes != NULL ? config->classes : "";
+  p->examples = ls_train_examples(type, examples, false);
+  p->pixels = cli_has_pixels(type) ? type->num_classes : 0;
   if (files != NULL)
     LS_RETURN_IF_ERROR(ls_iterator_create(
         files, &(ls_iterator_options){.name = "files", .prefetch = LS_SOME(0)},
-        &printed.files));
-  LS_RETURN_IF_ERROR(
-      cli_create_prediction(&model, "predict", &printed.function));
-  return print_all(&printed, cli_batch_of(type));
+        &p->files));
+  LS_RETURN_IF_ERROR(ls_function_create(
+      &(ls_function_options){
+          .call = predict_batch, .user = p, .name = "predict"},
+      &p->function));
+  return print_all(p, cli_batch_of(type));
+}
+
+static ls_status print_predictions(void *user, const ls_train_config *config,
+                                   const ls_model_type *type) {
+  const predict_flags *flags = user;
+  CLI_OWN(predictor, printed) = {.flags = flags, .type = type};
+  if (flags->data != NULL && cli_is_language(type) && cli_is_text(flags->data))
+    return cli_language_of_run(&flags->run, config, type, print_scores, user);
+  return print_data(&printed, config);
+}
+
+// ---- An export -------------------------------------------------------------
+// Finds the type of an export's model by its signatures.
+static ls_status find_type(cli_served *served, const ls_serving_info **out_info,
+                           ls_model_type *out) {
+  cli_signature *found = NULL, *predictions = NULL;
+  LS_RETURN_IF_ERROR(cli_served_find(served, NULL, 0, &found));
+  LS_RETURN_IF_ERROR(cli_served_find(served, "predict", 7, &predictions));
+  const ls_serving_info *info = *out_info = &found->info;
+  const char *first = predictions->info.outputs[0].name;
+  const bool is_classifier = strcmp(first, "class") == 0;
+  if (!found->batched || info->num_inputs != 1 || info->num_outputs != 1 ||
+      info->outputs[0].type.shape.rank < 2)
+    return ls_invalid_argument("'%s' has no signature from examples to logits, "
+                               "such as 'lockstep export' makes",
+                               served->folder);
+  const ls_type takes = info->inputs[0].type, gives = info->outputs[0].type;
+  *out = (ls_model_type){
+      .name = served->name,
+      .example_dtype =
+          takes.dtype == LS_DTYPE_F32 ? LS_DTYPE_NONE : takes.dtype,
+      .num_classes = gives.shape.dim[gives.shape.rank - 1],
+      .task = is_classifier                 ? &ls_task_classification
+              : strcmp(first, "value") == 0 ? &ls_task_regression
+                                            : &ls_task_multi_label};
+  out->example_shape.rank = takes.shape.rank - 1;
+  memcpy(out->example_shape.dim, takes.shape.dim + 1,
+         sizeof(int64_t) * (LS_MAX_RANK - 1));
+  out->label_shape.rank = gives.shape.rank - 1 - is_classifier;
+  memcpy(out->label_shape.dim, gives.shape.dim + 1,
+         sizeof(int64_t) * (LS_MAX_RANK - 1));
+  return ls_ok();
+}
+
+static ls_status print_of_export(void *user, cli_served *served) {
+  const predict_flags *flags = user;
+  ls_model_type type = {0};
+  CLI_OWN(ls_train_config, kept) = NULL;
+  CLI_OWN(predictor,
+          printed) = {.flags = flags, .type = &type, .served = served};
+  const ls_train_config none = {.classes = served->classes};
+  if (flags->data == NULL)
+    return ls_invalid_argument("'%s' is an export, which has no data: name "
+                               "them with --data",
+                               served->folder);
+  LS_RETURN_IF_ERROR(cli_language_find(served));
+  if (served->language.decoder != NULL && cli_is_text(flags->data))
+    return print_scores(user, &served->language);
+  LS_RETURN_IF_ERROR(find_type(served, &printed.info, &type));
+  LS_RETURN_IF_ERROR(cli_served_config(served, &kept));
+  return print_data(&printed, kept != NULL ? kept : &none);
 }
 
 int cli_predict(int argc, char **argv) {
@@ -196,6 +338,11 @@ int cli_predict(int argc, char **argv) {
        "of its own; -: standard input"},
       CLI_FEATURES_OPTION(&flags.features),
       {"limit", CLI_COUNT, &flags.limit, "N", "largest number of examples"},
+      {"top", CLI_COUNT, &flags.top, "K",
+       "of classification, also the K most likely classes, their probabilities "
+       "and names"},
+      {"logits", CLI_FLAG, &flags.logits, NULL,
+       "of classification, also the logits of all classes"},
       {"out", CLI_TEXT, &flags.out, "FOLDER",
        "of a model of pixels, also write masks: FOLDER/NAME.png of each "
        "image's size and name, a class for each pixel"},
@@ -213,12 +360,15 @@ int cli_predict(int argc, char **argv) {
                "and perplexity; for classes of pixels the share of each class; "
                "of regression the value; of several labels their "
                "probabilities, and the names of those above 0.5. Default: for "
-               "the test set. RUN@STEP is the model of a checkpoint.",
+               "the test set. RUN@STEP is the model of a checkpoint. An export "
+               "needs --data, and no model.",
       CLI_OPTIONS(options),
       .refused = cli_use_refused_by_models,
-      .operand_form = "RUN",
+      .operand_form = "RUN|EXPORT",
       .operand = &flags.run.folder};
   CLI_PARSE_OR_RETURN(&syntax, argc, argv);
   if (!cli_check_math("predict", flags.run.math)) return CLI_USAGE;
-  return cli_with_run(&flags.run, print_predictions, &flags);
+  return cli_is_export(flags.run.folder)
+             ? cli_with_export(&flags.run, print_of_export, &flags)
+             : cli_with_run(&flags.run, print_predictions, &flags);
 }

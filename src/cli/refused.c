@@ -63,6 +63,8 @@ cli_refusals cli_train_refused_by_estimators(bool linked) {
 
 static const cli_refusal estimators_use[] = {
     {"out", "masks of pixels are written by a model's run"},
+    {"top,logits", "its model function has the predictions; --keys chooses "
+                   "among them"},
     {"test,split,task,outputs",
      "the run's are in its estimator.json; --data names other data"}};
 const cli_refusals cli_use_refused_by_estimators = {"estimators",

@@ -12,6 +12,7 @@
 
 #include "cli/look/canvas.h"
 #include "cli/ranks.h"
+#include "cli/serve/serve.h"
 #include "lockstep/communicator.h"
 
 // ---- Messages --------------------------------------------------------------
@@ -396,6 +397,24 @@ int cli_with_run(cli_run *run,
                                            : cli_report(run->command, status);
   ls_train_config_destroy(config);
   return cli_runtime_close(run->command, runtime, code);
+}
+
+int cli_with_export(const cli_run *run,
+                    ls_status (*body)(void *user, cli_served *served),
+                    void *user) {
+  ls_runtime *runtime = NULL;
+  cli_served served = {0};
+  if (run->model != NULL)
+    return cli_misuse(run->command,
+                      "--model is for runs; '%s' is an export, which has "
+                      "its model",
+                      run->folder);
+  ls_status status = cli_runtime_open(run->threads, run->math, &runtime);
+  if (ls_status_is_ok(status)) status = cli_served_load(run->folder, &served);
+  if (ls_status_is_ok(status)) status = body(user, &served);
+  cli_served_close(&served);
+  return cli_runtime_close(run->command, runtime,
+                           cli_report(run->command, status));
 }
 
 // ---- Traces ----------------------------------------------------------------

@@ -317,6 +317,8 @@ use predict ok ok ok     limit 1
 use predict no .  .      keys class
 use predict .  ok ok     keys class
 use predict .  no no     out masks
+use predict ok no no     top 2
+use predict ok no no     logits
 use export  ok ok ok     out exports
 use export  ok ok ok     onnx
 use export  ok ok ok     stablehlo

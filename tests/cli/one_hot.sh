@@ -79,6 +79,11 @@ head -n 4 numbers.csv | cut -d , -f 1-6 >bare_numbers.csv
   2>err.txt || fail "predict numbers"
 cmp -s json.txt numbers.txt && cmp -s csv.txt numbers.txt ||
   fail "predictions differ"
+"$lockstep" export runs/texts --out runs/texts-export >out.txt 2>err.txt ||
+  fail "export texts"
+"$lockstep" predict runs/texts-export --data bare.csv >csv.txt 2>err.txt ||
+  fail "predict an export"
+cmp -s json.txt csv.txt || fail "the export's predictions differ"
 
 # A run goes on with its texts, and begins again by its configuration.
 trains half --data rows.jsonl --one-hot color --steps 5

@@ -7,7 +7,7 @@
 # shellcheck source=tests/support/cli.sh
 . "$(dirname "$0")/../support/cli.sh"
 images=$(cd "$(dirname "$0")/../images" && pwd)
-rm -rf words animals pets photos album ./*.csv ./*.npy ./*.txt
+rm -rf words words-export words@* animals animals-export pets photos album ./*.csv ./*.npy ./*.txt
 
 # predicts FILE ARGUMENT...: writes the lines of `lockstep predict` to a file.
 predicts() {
@@ -56,6 +56,36 @@ for data in bare.csv headless.csv fish.csv; do
   equal run.txt bare.txt
 done
 predicts bare.txt words --data - <bare.csv
+equal run.txt bare.txt
+# An export, in place of the run, has the same lines.
+"$lockstep" export words --out words-export >export.txt 2>err.txt ||
+  fail "export words"
+for data in test.csv bare.csv headless.csv; do
+  predicts bare.txt words-export --data $data
+  equal run.txt bare.txt
+done
+predicts bare.txt "$(cat export.txt)" --data - --limit 3 <bare.csv
+head -n 3 run.txt >three.txt
+equal three.txt bare.txt
+ends 1 "is an export, which has no data: name them with --data" \
+  predict words-export
+ends 2 "--model is for runs; 'words-export' is an export" predict words-export \
+  --data test.csv --model tiny
+# The best classes, as many as there are, and the logits stand beside the class.
+predicts top.txt words --data bare.csv --top 2
+predicts logits.txt words --data bare.csv --top 9 --logits
+for flags in "--top 2" "--top 9 --logits"; do
+  # shellcheck disable=SC2086
+  predicts bare.txt words-export --data bare.csv $flags
+  cmp -s bare.txt top.txt || equal bare.txt logits.txt
+done
+number='[0-9.e-]*'
+grep -q "^{\"class\":0,\"probability\":\($number\),\"classes\":\[0,[12]\],\
+\"probabilities\":\[\1,$number\],\"name\":\"bird\",\"names\":\[\"bird\",\"\(cat\|dog\)\"\],\
+\"row\":" top.txt || fail "no two best classes: $(head -n 1 top.txt)"
+grep -q "\"classes\":\[[0-3],[0-3],[0-3],[0-3]\],.*\"logits\":\[$number,$number,$number,$number\],\
+\"name\":" logits.txt || fail "no logits: $(head -n 1 logits.txt)"
+sed 's/"classes".*"name":/"name":/; s/,"names":[^]]*]//' logits.txt >bare.txt
 equal run.txt bare.txt
 predicts bare.txt words --data - --limit 3 <test.csv
 head -n 3 run.txt >three.txt
@@ -125,6 +155,10 @@ grep -q '"name":"\(cats\|dogs\|newts\|owls\)","file":"cats/1-rgb.png"}$' pets.tx
 predicts photos.txt animals --data photos
 [ "$(wc -l <photos.txt)" = 16 ] || fail "not 16 lines for a folder of photos"
 grep -q '"file":"photos/1-rgb.png"}$' photos.txt || fail "no photos/1-rgb.png"
+"$lockstep" export animals --out animals-export >out.txt 2>err.txt ||
+  fail "export animals"
+predicts one.txt animals-export --data photos
+equal photos.txt one.txt
 # Each photo has the line of its copy in the folder by class.
 sed 's,"file":"[a-z]*/,,' pets.txt | sort >a.txt
 sed 's,"file":"[a-z]*/,,' photos.txt | sort >b.txt

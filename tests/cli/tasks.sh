@@ -67,6 +67,11 @@ grep -qE '^\{"value":-?[0-9.e-]+,"row":0\}$' out.txt || fail "no value"
 cp out.txt values.txt
 runs predict runs/price --data prices.csv --limit 2
 cmp -s out.txt values.txt || fail "a label changes predictions"
+runs export runs/price --out runs/price-export
+runs predict runs/price-export --data bare.csv --limit 2
+cmp -s out.txt values.txt || fail "an export predicts otherwise"
+ends 1 "--top is for one class an example; model 'tiny' is for regression" \
+  predict runs/price --data bare.csv --top 3
 runs replay runs/price --to 20
 runs show runs/price
 has out.txt test_mae

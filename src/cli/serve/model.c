@@ -176,6 +176,24 @@ ls_status cli_served_load(const char *word, cli_served *out) {
   return read_classes(out);
 }
 
+ls_status cli_served_config(const cli_served *model, ls_train_config **out) {
+  char folder[PATH_MAX + 32], file[PATH_MAX + 64];
+  *out = NULL;
+  snprintf(folder, sizeof(folder), "%s/assets.extra", model->folder);
+  snprintf(file, sizeof(file), "%s/config.json", folder);
+  return access(file, F_OK) == 0 ? ls_train_config_read(folder, out) : ls_ok();
+}
+
+bool cli_is_export(const char *folder) {
+  char path[PATH_MAX], file[PATH_MAX + 16];
+  snprintf(path, sizeof(path), "%s", folder);
+  snprintf(file, sizeof(file), "%s/config.json", path);
+  if (access(file, F_OK) == 0) return false;
+  find_newest(path, sizeof(path));
+  snprintf(file, sizeof(file), "%s/%s.ls", path, LS_SERVING_TAG);
+  return access(file, F_OK) == 0;
+}
+
 void cli_served_close(cli_served *model) {
   for (size_t i = 0; i < model->num_signatures; ++i) {
     for (int k = 0; k < CLI_BUCKETS; ++k) {

@@ -47,6 +47,15 @@ typedef struct cli_served {
 // the newest in a folder of exports.
 ls_status cli_served_load(const char *word, cli_served *out);
 void cli_served_close(cli_served *model);  // Accepts a zeroed model.
+// Reads the configuration of the run that was exported; NULL: it is not there.
+ls_status cli_served_config(const cli_served *model, ls_train_config **out);
+// Returns true for the folder of an export, or of several.
+bool cli_is_export(const char *folder);
+// Calls `body` with the export that a command names instead of a run, under a
+// runtime. Reports a failure; returns an exit code.
+int cli_with_export(const cli_run *run,
+                    ls_status (*body)(void *user, cli_served *served),
+                    void *user);
 // Sets the fields that follow from `info`.
 void cli_signature_init(const cli_served *model, const ls_serving_info *info,
                         cli_signature *out);
