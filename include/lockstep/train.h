@@ -182,6 +182,7 @@ typedef struct ls_train_options {
   int64_t batch_size;  // Global batch size. Default: the model's.
   int64_t epochs;      // Default: the model's, or as many as `steps` needs.
   int64_t steps;       // Number of steps to end after. Default: no limit.
+  bool only_saves;     // Ends before the first step: saves initial values.
   int64_t seed;        // Seed of the order of examples and of random ops.
   // Number of steps that run as one program, a training loop in the replicas:
   // with the same bits. A loop ends early where something happens between

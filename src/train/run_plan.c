@@ -152,6 +152,7 @@ ls_status ls_run_plan_make(const ls_train_options *options, ls_runtime *runtime,
   out->num_steps = ls_train_count_steps(type, out->examples, o->batch_size,
                                         o->epochs, o->steps);
   o->epochs = (out->num_steps - 1) / out->steps_per_epoch + 1;
+  if (o->only_saves) out->num_steps = 0;
   fill_config(runtime, out);
   warn_of_replicas(runtime, out);
   return ls_ok();

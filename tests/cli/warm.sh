@@ -6,7 +6,7 @@
 
 # shellcheck source=tests/support/cli.sh
 . "$(dirname "$0")/../support/cli.sh"
-rm -rf base warm part most again mapped twin turned other.npz
+rm -rf base warm initial straight part most again mapped twin turned other.npz
 
 # trains FOLDER FLAG...
 trains() {
@@ -34,6 +34,28 @@ trains warm $still --seed 5 --warm-start base
 has "4 of 4 variables start with" err.txt
 has "\"warm_start\":\"$(pwd -P)/base\"" warm/config.json
 equal base warm '*/kernel,*/bias'
+# Without a step the weights are the other's, for eval, predict and export; a
+# run that goes on has the bits of one that began with all its steps.
+trains initial --steps 0 --seed 5 --warm-start base
+[ ! -s out.txt ] || fail "a run without a step is tested"
+cmp -s base/model.safetensors initial/model.safetensors &&
+  fail "no optimizer of its own"
+equal base initial '*/kernel,*/bias'
+for run in base initial; do
+  "$lockstep" eval --json "$run" >"eval-$run.txt" 2>err.txt || fail "eval $run"
+  "$lockstep" predict "$run" >"predict-$run.txt" 2>err.txt || fail "predict $run"
+done
+cmp -s eval-base.txt eval-initial.txt || fail "other weights are evaluated"
+cmp -s predict-base.txt predict-initial.txt || fail "other weights predict"
+"$lockstep" export initial >out.txt 2>err.txt || fail "export initial"
+trains straight --steps 3 --seed 5 --warm-start base
+"$lockstep" train --resume initial --steps 3 --quiet >out.txt 2>err.txt ||
+  fail "a run without a step does not go on"
+cmp -s straight/model.safetensors initial/model.safetensors ||
+  fail "a run that goes on from no step has other bits"
+ends 1 "already at step 3, beyond the requested 0" train --resume initial --steps=0
+ends 2 "there is nothing for --seeds to compare" train --model tiny \
+  --data synthetic --seeds 3 --steps 0
 # shellcheck disable=SC2086
 trains part $still --seed 5 --warm-start base/model.safetensors \
   --only 'hidden1/*'

@@ -224,6 +224,7 @@ static ls_status train_from(const train_flags *flags,
                           .batch_size = config->batch_size,
                           .epochs = config->epochs,
                           .steps = config->steps,
+                          .only_saves = flags->only_saves,
                           .seed = config->seed,
                           .iterations_per_loop = flags->iterations,
                           .run_folder = run->run_folder,
@@ -475,10 +476,15 @@ int cli_train_restart(train_flags *flags) {
 }
 
 static int run_train(const cli_syntax *syntax, train_flags *flags, void *user) {
-  (void)user;
+  flags->only_saves |= user != NULL;
   const int code = cli_train_restart(flags);
   if (code != CLI_OK) return code;
   if (!cli_train_check(flags)) return CLI_USAGE;
+  if (flags->only_saves && (flags->find_lr != NULL || flags->seeds > 1))
+    return cli_misuse("train",
+                      "--steps 0 saves the initial weights: there is "
+                      "nothing for --%s to compare",
+                      flags->find_lr != NULL ? "find-lr" : "seeds");
   if (flags->find_lr != NULL)
     return cli_train_find_rate(syntax, flags, run_train, NULL);
   return flags->seeds > 1 && flags->result == NULL
@@ -486,10 +492,28 @@ static int run_train(const cli_syntax *syntax, train_flags *flags, void *user) {
              : cli_train_run(syntax, flags);
 }
 
+// Takes "--steps 0" out of the words; returns true if it was there. To flags a
+// 0 means that they are not given.
+static bool take_no_steps(int *argc, char **argv) {
+  bool found = false;
+  int count = 0;
+  for (int i = 0; i < *argc; ++i) {
+    const bool two = strcmp(argv[i], "--steps") == 0 && i + 1 < *argc &&
+                     strcmp(argv[i + 1], "0") == 0;
+    const bool is_this = two || strcmp(argv[i], "--steps=0") == 0;
+    found |= is_this;
+    if (!is_this) argv[count++] = argv[i];
+    i += two;
+  }
+  *argc = count;
+  return found;
+}
+
 int cli_train(int argc, char **argv) {
   const ls_estimator_type *estimator = NULL;
   if (!cli_find_estimator("train", argc, argv, &estimator)) return CLI_USAGE;
   if (estimator != NULL) return cli_estimator_train(estimator, argc, argv);
+  bool only_saves = take_no_steps(&argc, argv);
   return cli_with_train_flags(
       &(cli_train_words){
           .syntax =
@@ -508,6 +532,7 @@ int cli_train(int argc, char **argv) {
                    "Ctrl-\\ prints the state of its replicas. A --trace is "
                    "written however the run ends.",
                .refused = cli_train_refused_by_models},
-          .run = run_train},
+          .run = run_train,
+          .user = only_saves ? &only_saves : NULL},
       argc, argv);
 }

@@ -47,6 +47,7 @@ typedef struct train_flags {
   bool gradient_norm, normalize, flip;
   bool any_metric;          // An estimator's evaluations have any metrics.
   double spike;             // --find-spike; 0: not given.
+  bool only_saves;          // --steps 0.
   bool estimator;           // Used by cli_find_estimator only.
   cli_again *again;         // NULL: trains.
   int64_t seeds;            // --seeds.
