@@ -7,7 +7,7 @@
 # shellcheck source=tests/support/cli.sh
 . "$(dirname "$0")/../support/cli.sh"
 images=$(cd "$(dirname "$0")/../images" && pwd)
-rm -rf words words-export words@* animals animals-export pets photos album ./*.csv ./*.npy ./*.txt
+rm -rf words words-export words@* animals animals-export pets photos album some rest ./*.csv ./*.npy ./*.txt
 
 # predicts FILE ARGUMENT...: writes the lines of `lockstep predict` to a file.
 predicts() {
@@ -189,10 +189,26 @@ equal good.txt out.txt
 ends 1 "'photos' has images without labels" train --model tiny --data photos
 ends 1 "'photos/1-rgb.png' has images without labels" eval animals \
   --data photos/1-rgb.png
-mv pets/owls pets/mice
-"$lockstep" eval animals --data pets >out.txt 2>err.txt &&
+# A folder that lacks some of the run's classes: names say which are there, so
+# that counts of right predictions add up to those of all.
+mkdir -p some/test rest
+cp -r pets/newts pets/cats some/test/
+mkdir some/train some/train/cats
+cp -r pets/dogs pets/owls rest/
+for data in pets some/test some rest; do
+  "$lockstep" eval animals --data $data --json >out.txt 2>err.txt ||
+    fail "eval of $data"
+  sed 's/.*"examples":\([0-9]*\),.*"accuracy":\([0-9.e-]*\).*/\1 \2/' out.txt \
+    >>counts.txt
+done
+awk '{ right[NR] = $1 * $2 }
+     END { exit !(NR == 4 && right[1] - right[2] - right[4] < 0.01 &&
+                  right[2] + right[4] - right[1] < 0.01 && right[2] == right[3]) }' \
+  counts.txt || fail "some classes are others: $(tr '\n' ';' <counts.txt)"
+mv rest/owls rest/mice
+"$lockstep" eval animals --data rest >out.txt 2>err.txt &&
   fail "other classes are evaluated"
-grep -qF "class 2 is 'newts' in the run, and 'mice' in 'pets'" err.txt ||
-  fail "no other classes"
+grep -qF "'rest' has a folder 'mice', which is none of the run's 4 classes" \
+  err.txt || fail "the unknown class is not named: $(cat err.txt)"
 
 exit $failed

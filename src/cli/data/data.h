@@ -143,6 +143,7 @@ typedef struct cli_pair_request {
   cli_classes *classes;          // Classes of text labels; NULL: refused.
   const char *command;           // Reports classes and sizes; NULL: silent.
   bool test;                     // Asks for the test set, if any.
+  bool is_other;  // Other data of a run: may lack some of its classes.
   // Labels are not needed: they may be missing, are not read, and may be 0.
   bool no_labels;
   // With `no_labels`: gets the names of the examples' files, string scalars in

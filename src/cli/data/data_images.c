@@ -294,10 +294,56 @@ static ls_status check_count(const char *path, const ls_model_type *type,
                              (long long)type->num_classes);
 }
 
+static ls_nest renumber_label(ls_nest element, const ls_map_call *call,
+                              void *user) {
+  const int32_t *numbers = user;
+  const int32_t label = numbers[*(const int32_t *)ls_nest_data(element, 1)];
+  ls_array *image = ls_nest_as_array(ls_nest_item(element, 0)), *made = NULL;
+  (void)call;
+  const ls_status status =
+      ls_array_create_copy(LS_DTYPE_I32, LS_SCALAR, &label, &made);
+  return ls_status_is_ok(status)
+             ? LS_TUPLE(ls_nest_array(ls_array_retain(image)),
+                        ls_nest_array(made))
+             : ls_fail(status);
+}
+
+// Gives images the numbers that their folders' names have among known ones.
+static ls_status renumber(const char *path, const char *names,
+                          ls_dataset **folder) {
+  CLI_OWN(cli_class_list, list) = NULL;
+  const int64_t count = count_classes(*folder);
+  CLI_OWN_ARRAY_OR_RETURN(int32_t, numbers, (size_t)count);
+  bool is_same = true;
+  LS_RETURN_IF_ERROR(cli_class_list_make(names, &list));
+  for (int64_t i = 0; i < count; ++i) {
+    const char *name = ls_image_folder_class(*folder, i);
+    int64_t number = 0;
+    CLI_OWN(ls_status, status) =
+        cli_class_number(list, (ls_bytes){name, strlen(name)}, &number);
+    if (!ls_status_is_ok(status))
+      return ls_invalid_argument("'%s' has a folder '%s', which is none of the "
+                                 "run's %zu classes",
+                                 path, name, cli_class_list_count(list));
+    numbers[i] = (int32_t)number;
+    is_same &= number == i;
+  }
+  if (is_same) return ls_ok();
+  *folder =
+      ls_dataset_map(*folder, &(ls_map_options){.name = "classes",
+                                                .call = renumber_label,
+                                                .user = cli_give(&numbers),
+                                                .release = cli_release});
+  return ls_dataset_status(*folder);
+}
+
 static ls_status open_counted(const char *path, const cli_pair_request *request,
                               ls_dataset **out) {
   LS_RETURN_IF_ERROR(open_folder(path, request, out));
   if (request->no_labels) return ls_ok();
+  const cli_classes *known = request->classes;
+  if (request->is_other && known != NULL && cli_classes_count(known->names) > 0)
+    return renumber(path, known->names, out);
   LS_RETURN_IF_ERROR(check_count(path, request->type, *out));
   return find_names(path, *out, request->classes);
 }
@@ -328,6 +374,7 @@ ls_status cli_image_folder_pairs(const cli_files *files,
   const bool has_test = cli_find_part(files->first, true, held);
   if (!request->test) return open_counted(train, request, out);
   if (!has_test) return ls_ok();
+  if (request->is_other) return open_counted(held, request, out);
   LS_RETURN_IF_ERROR(open_folder(held, request, out));
   if (request->no_labels) return ls_ok();
   CLI_OWN(ls_dataset, other) = ls_dataset_image_folder(train, NULL);

@@ -129,6 +129,7 @@ static ls_status open_part(const cli_data *data, const cli_files *files,
                           .classes = data->classes,
                           .command = data->command,
                           .test = test,
+                          .is_other = data->whole,
                           .no_labels = data->no_labels,
                           .names = data->names},
       out);
