@@ -32,12 +32,21 @@ struct ls_task {
   ls_tensor (*scores)(ls_tensor outputs, ls_tensor labels);
   // Makes a dict of predictions, each with a row for each example.
   ls_nest (*predictions)(ls_tensor outputs);
+  // Labels may be LS_VOID_LABEL, of no class, unless there are more classes:
+  // losses and scores leave them out.
+  bool has_void;
 };
+// The label of pixels that count for nothing, as in masks of PASCAL VOC.
+#define LS_VOID_LABEL 255
 
 // Classification: outputs are logits [..., classes], labels [...] numbers of
 // classes; the loss is the softmax cross entropy, the metric "accuracy".
 // Predicts "class" and "probability".
 LS_API extern const ls_task ls_task_classification;
+// Classification of pixels, labels [batch, height, width], which may be void.
+// The numbers of an example's other pixels are scaled so that their mean over
+// all pixels is that over the others; those of an example of void ones are 0.
+LS_API extern const ls_task ls_task_pixels;
 // Regression: labels are numbers as the outputs; the loss is the squared error,
 // the metric "mae", the mean absolute error. Predicts "value", without its last
 // dimension if that is 1.

@@ -193,12 +193,17 @@ static bool is_classifier(void) {
   return ls_model_type_task(linked.model)->label_dtype == LS_DTYPE_I32;
 }
 
+// Returns true if the metric counts labels, all of which are classes.
+static bool counts_labels(void) {
+  return is_classifier() && !ls_model_type_task(linked.model)->has_void;
+}
+
 // Computes a classifier's accuracy of labels and classes, else the mean of the
 // second values, a score for each example.
 static ls_nest metrics(ls_nest of, void *user) {
   const char *name = ls_model_type_task(linked.model)->metric;
   const ls_nest value =
-      is_classifier()
+      counts_labels()
           ? ls_metric_accuracy(ls_nest_tensor(of, 0), ls_nest_tensor(of, 1),
                                ls_nest_tensor(of, 2), name)
           : ls_metric_mean(ls_nest_tensor(of, 1), ls_nest_tensor(of, 2), name);
@@ -240,7 +245,7 @@ static ls_status use_model(const ls_model *model, const ls_model_call *call,
   spec->loss = ls_weighted_mean(mean_of_labels(task->losses(outputs, labels)),
                                 call->mask);
   const ls_tensor judged =
-      is_classifier() ? ls_convert(ls_argmax(outputs, -1), LS_DTYPE_I32)
+      counts_labels() ? ls_convert(ls_argmax(outputs, -1), LS_DTYPE_I32)
                       : mean_of_labels(task->scores(outputs, labels));
   spec->eval_metrics = (ls_host_function){
       .call = metrics,

@@ -33,6 +33,51 @@ const ls_task ls_task_classification = {.name = "classification",
                                         .scores = score_classes,
                                         .predictions = predict_classes};
 
+// ---- Classification of pixels ----------------------------------------------
+// Returns true for labels that are not void.
+static ls_tensor mark_counted(ls_tensor labels) {
+  return ls_not_equal(labels,
+                      ls_scalar_i64(ls_tensor_dtype(labels), LS_VOID_LABEL));
+}
+
+// Computes numbers of pixels without those of void ones. Their scale is exactly
+// 1 for an example without any.
+static ls_tensor count_pixels(ls_tensor logits, ls_tensor labels,
+                              ls_tensor (*numbers)(ls_tensor logits,
+                                                   ls_tensor labels)) {
+  const ls_shape shape = ls_tensor_shape(logits);
+  if (shape.rank != 4 || shape.dim[1] < 0 || shape.dim[2] < 0 ||
+      shape.dim[3] > LS_VOID_LABEL)
+    return numbers(logits, labels);
+  const ls_tensor counted = mark_counted(labels);
+  const ls_tensor values =
+      numbers(logits, ls_select(counted, labels,
+                                ls_scalar_i64(ls_tensor_dtype(labels), 0)));
+  const ls_dtype dtype = ls_tensor_dtype(values);
+  const ls_tensor count =
+      ls_reduce_sum_keep(ls_convert(counted, dtype), LS_AXES(1, 2));
+  const ls_tensor scale =
+      ls_div(ls_scalar(dtype, (double)(shape.dim[1] * shape.dim[2])),
+             ls_maximum(count, ls_scalar(dtype, 1)));
+  return ls_mul(ls_select(counted, values, ls_scalar(dtype, 0)), scale);
+}
+
+static ls_tensor pixel_losses(ls_tensor logits, ls_tensor labels) {
+  return count_pixels(logits, labels, ls_softmax_cross_entropy);
+}
+
+static ls_tensor score_pixels(ls_tensor logits, ls_tensor labels) {
+  return count_pixels(logits, labels, score_classes);
+}
+
+const ls_task ls_task_pixels = {.name = "classification",
+                                .label_dtype = LS_DTYPE_I32,
+                                .metric = "accuracy",
+                                .losses = pixel_losses,
+                                .scores = score_pixels,
+                                .predictions = predict_classes,
+                                .has_void = true};
+
 // ---- Regression ------------------------------------------------------------
 static ls_tensor squared_errors(ls_tensor outputs, ls_tensor labels) {
   return ls_mean_squared_error(
@@ -144,7 +189,7 @@ ls_status ls_model_type_adapt(const ls_model_type *type, const ls_task *task,
   LS_REQUIRE_OUT(out_type);  // It may be `type`.
   LS_REQUIRE(type);
   const ls_task *has = ls_model_type_task(&from);
-  if (task == NULL) task = has;
+  if (task == NULL || strcmp(task->name, has->name) == 0) task = has;
   LS_RETURN_IF_ERROR(check_adaption(&from, task, inputs, outputs));
   *out_type = from;
   out_type->task = task;

@@ -192,6 +192,7 @@ const ls_model_type ls_model_unet = {
     .example_shape = {.rank = 3, .dim = {SIDE, SIDE, COLORS}},
     .label_shape = {.rank = 2, .dim = {SIDE, SIDE}},
     .num_classes = CLASSES,
+    .task = &ls_task_pixels,
     .flops_per_example = 2.0 * (2 * STEM + 3 * REST),
     .create = unet_create,
     .destroy = unet_destroy,

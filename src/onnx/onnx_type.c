@@ -118,6 +118,7 @@ static ls_status read_labels(const ls_onnx_file *file, onnx_type *out) {
   type->label_shape.rank = shape.rank - 2;
   for (int32_t i = 1; i + 1 < shape.rank; ++i)
     type->label_shape.dim[i - 1] = shape.dim[i];
+  if (out->is_map) type->task = &ls_task_pixels;
   if (shape.rank < 2 || !ls_dtype_is_float(port->type.dtype) ||
       type->num_classes < 1 || !ls_shape_is_known(type->label_shape))
     return refuse_port(file, "output", port,

@@ -39,8 +39,12 @@ static bool has_pixels(const ls_model_type *type) {
 // Returns the numbers of pixels of each class in both, and in either.
 static ls_tensor count_overlaps(ls_tensor logits, ls_tensor labels,
                                 int64_t classes) {
-  const ls_tensor predicted =
-      ls_one_hot(ls_argmax(logits, -1), classes, LS_DTYPE_F32);
+  const ls_tensor is_class =
+      ls_less(labels, ls_scalar_i64(ls_tensor_dtype(labels), classes));
+  // The index of no class is a row of zeros.
+  const ls_tensor found = ls_select(is_class, ls_argmax(logits, -1),
+                                    ls_scalar_i64(LS_DTYPE_I64, -1));
+  const ls_tensor predicted = ls_one_hot(found, classes, LS_DTYPE_F32);
   const ls_tensor labeled = ls_one_hot(labels, classes, LS_DTYPE_F32);
   const ls_tensor both[] = {ls_mul(predicted, labeled),
                             ls_maximum(predicted, labeled)};

@@ -120,7 +120,9 @@ ls_status ls_train_check_data(const ls_model_type *type,
   if (can_be(example->dtype, wanted) && ls_shape_is_known(example->shape) &&
       ls_shape_num_elements(example->shape) ==
           ls_shape_num_elements(type->example_shape) &&
-      fits_labels(type, label->shape) && classes <= type->num_classes)
+      fits_labels(type, label->shape) &&
+      (classes <= type->num_classes ||
+       (classes == LS_VOID_LABEL + 1 && ls_model_type_task(type)->has_void)))
     return ls_ok();
   char takes[480], are[480];
   print_data(
@@ -182,8 +184,10 @@ ls_status ls_train_check_labels(const ls_model_type *type, ls_nest batch,
   if (has_numbers(type))
     return check_numbers(type, ls_array_data(labels), count, out_row);
   const uint32_t classes = (uint32_t)type->num_classes;
+  const bool has_void = ls_model_type_task(type)->has_void;
   for (int64_t i = 0; i < count; ++i) {
-    if ((uint32_t)data[i] < classes) continue;
+    if ((uint32_t)data[i] < classes || (has_void && data[i] == LS_VOID_LABEL))
+      continue;
     if (out_row != NULL) *out_row = i / per_row;
     return ls_invalid_argument(
         "label %lld of a batch is %d: model '%s' has %lld classes, which count "

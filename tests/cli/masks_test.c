@@ -336,6 +336,20 @@ TEST(the_reference_model_of_pixels_trains) {
   expect_run(0, "predict run --data pets/images/0.png --out masks");
   expect_part(out, "\"mask\":\"masks/0.png\"");
   expect_run(0, "export run --onnx --stablehlo --out exports");
+  // Class 255 is void: of no class, and left out of losses and metrics.
+  LS_OWN(ls_array, mask) = make_pixels(1, LS_SHAPE(12, 16, 1));
+  for (int64_t i = 0; i < 100; ++i)
+    ls_array_set_i64(mask, i, 255);
+  expect_ok(ls_png_write("pets/masks/1.png", mask));
+  expect_run(0, "train --model unet --data pets --steps 1 --batch-size 2 "
+                "--run-dir run --overwrite --task classification --test none");
+  read_text("run/config.json", text, sizeof(text));
+  expect_part(text, "\"outputs\":3");
+  expect_run(0, "eval run --data pets");
+  expect_part(out, "test mean_iou: 0.");
+  expect_run(0, "train --model unet --data pets --steps 1 --batch-size 2 "
+                "--run-dir estimated --estimator");
+  expect_run(0, "eval estimated --data pets");
 }
 
 // ---- What goes wrong -------------------------------------------------------
@@ -359,7 +373,7 @@ TEST(faults_of_masks_name_their_file) {
   expect_ok(ls_png_write("pets/masks/1.png", mask));
   expect_refused("mask 'pets/masks/1.png' has class 255 in column 2 of row 1; "
                  "the model has 3 classes, which count from 0; pixels to "
-                 "ignore are not supported",
+                 "ignore need a type with ls_task_pixels",
                  command);
   remove("pets/masks/1.png");
   expect_refused("image 'pets/images/1.png' has no mask: there is no "

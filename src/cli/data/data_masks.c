@@ -16,6 +16,7 @@ enum { ROOM = PATH_MAX + 300 };
 typedef struct masked_folder {
   char path[PATH_MAX];
   int64_t classes;  // Number of classes, which masks must not exceed.
+  bool has_void;    // Masks may also have LS_VOID_LABEL.
   bool no_labels;   // Labels are 0, and masks are not read.
 } masked_folder;
 
@@ -96,14 +97,16 @@ static ls_status check_classes(const masked_folder *self, const char *path,
   const unsigned char *numbers = ls_array_data(mask);
   const int64_t width = ls_array_shape(mask).dim[1];
   for (int64_t i = 0; i < ls_array_num_elements(mask); ++i) {
-    if (numbers[i] < self->classes) continue;
+    if (numbers[i] < self->classes ||
+        (self->has_void && numbers[i] == LS_VOID_LABEL))
+      continue;
     return ls_invalid_argument(
         "mask '%s' has class %d in column %lld of row %lld; the model has %lld "
         "classes, which count from 0%s",
         path, numbers[i], (long long)(i % width), (long long)(i / width),
         (long long)self->classes,
-        numbers[i] == 255
-            ? "; pixels to ignore are not supported: give them a class"
+        numbers[i] == LS_VOID_LABEL
+            ? "; pixels to ignore need a type with ls_task_pixels"
             : "");
   }
   return ls_ok();
@@ -177,7 +180,7 @@ static ls_status fill_largest(ls_nest element, ls_nest out,
                               const ls_map_call *call, void *user) {
   (void)call;
   char path[ROOM];
-  const masked_folder all = {.classes = 255};
+  const masked_folder all = {.classes = 255, .has_void = true};
   int32_t *largest = ls_nest_data(out, 0);
   CLI_OWN(ls_array, mask) = NULL;
   print_mask_path(
@@ -188,7 +191,8 @@ static ls_status fill_largest(ls_nest element, ls_nest out,
   const unsigned char *numbers = ls_array_data(mask);
   *largest = 0;
   for (int64_t i = 0; i < ls_array_num_elements(mask); ++i)
-    if (numbers[i] > *largest) *largest = numbers[i];
+    if (numbers[i] > *largest && numbers[i] != LS_VOID_LABEL)
+      *largest = numbers[i];
   return ls_ok();
 }
 
@@ -281,6 +285,8 @@ static ls_status open_masked(const char *folder, const char *classes,
   masked_folder *self = cli_allocate(sizeof(*self));
   if (self == NULL) return ls_out_of_memory();
   *self = (masked_folder){.classes = type != NULL ? type->num_classes : 256,
+                          .has_void = type != NULL &&
+                                      ls_model_type_task(type)->has_void,
                           .no_labels = request->no_labels};
   snprintf(self->path, sizeof(self->path), "%s", folder);
   if (request->names != NULL) *request->names = dataset_of(paths);

@@ -266,13 +266,16 @@ static ls_status open_unchanged(const cli_data *given, const ls_task *task,
 }
 
 // Returns the number of classes of pairs, by their names or labels; 0: unknown.
-static int64_t count_classes(const cli_data *data, const ls_dataset *pairs) {
+static int64_t count_classes(const cli_data *data, const ls_task *task,
+                             const ls_dataset *pairs) {
   int64_t least = 0, most = -1;
   const int64_t named =
       data->classes != NULL ? cli_classes_count(data->classes->names) : 0;
   if (named > 0) return named;
-  return ls_dataset_bounds(pairs, 1, &least, &most) && least >= 0 ? most + 1
-                                                                  : 0;
+  return ls_dataset_bounds(pairs, 1, &least, &most) && least >= 0 &&
+                 !(task->has_void && most == LS_VOID_LABEL)
+             ? most + 1
+             : 0;
 }
 
 static void fit_sizes(const cli_data *data, const ls_model_type *type,
@@ -292,7 +295,7 @@ static void fit_sizes(const cli_data *data, const ls_model_type *type,
       config->outputs = ls_shape_num_elements(labels);
     return;
   }
-  const int64_t classes = count_classes(data, pairs);
+  const int64_t classes = count_classes(data, task, pairs);
   // A folder has one of images for each class, and masks are all read; other
   // data may lack some.
   const bool is_exact =

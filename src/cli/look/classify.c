@@ -53,8 +53,8 @@ static void note_mistake(cli_classes_result *out, const cli_mistake *mistake) {
   out->mistakes[at] = *mistake;
 }
 
-static ls_status count_batch(ls_nest batch, ls_nest results, int64_t limit,
-                             cli_classes_result *out) {
+static ls_status count_batch(ls_nest batch, ls_nest results, bool has_void,
+                             int64_t limit, cli_classes_result *out) {
   const ls_array *labels = ls_nest_as_array(ls_nest_item(batch, 1));
   const ls_array *classes = ls_nest_as_array(ls_nest_item(results, 0));
   const ls_array *probabilities = ls_nest_as_array(ls_nest_item(results, 1));
@@ -62,6 +62,7 @@ static ls_status count_batch(ls_nest batch, ls_nest results, int64_t limit,
     return ls_internal("a batch has no labels or no classes");
   for (int64_t i = 0;
        i < ls_array_num_elements(classes) && out->examples < limit; ++i) {
+    if (has_void && ls_array_i64(labels, i) == LS_VOID_LABEL) continue;
     const cli_mistake one = {.row = out->examples++,
                              .label = ls_array_i64(labels, i),
                              .predicted = ls_array_i64(classes, i),
@@ -87,7 +88,9 @@ static ls_status count_all(classifier *self, int64_t limit,
     CLI_OWN(ls_nest, results) = ls_none();
     CLI_NEXT_OR(break, self->batches, &batch);
     LS_RETURN_IF_ERROR(ls_function_call(self->function, batch, &results));
-    LS_RETURN_IF_ERROR(count_batch(batch, results, limit, out));
+    LS_RETURN_IF_ERROR(count_batch(
+        batch, results, ls_model_type_task(self->model.type)->has_void, limit,
+        out));
   }
   return ls_ok();
 }
