@@ -122,6 +122,7 @@ typedef struct ls_training_lines {
   // ls_train_and_evaluate; with `checksum` also lines with a checksum of all
   // variables every so many steps.
   bool metrics;
+  ls_train_log log;  // Also gets these lines, without those of evaluations.
   int64_t checksum;
   // Adds the norm of the last step's gradients, of all replicas and clipped, to
   // lines of steps; optimizers of this library keep them for it.
@@ -132,6 +133,12 @@ typedef struct ls_training_lines {
   // ls_train_options; "": the run's. Those of the model's summaries are there
   // without it. Default: none.
   const char *events;
+  // Begins a chain of hashes, as in ls_train_options: of the data of the input
+  // function's data set, of lines and checkpoints; saves wait for it. A chain
+  // in the folder of a training that goes on does so without it. `config` is
+  // what the chain has as the run's configuration, a JSON object. Default: {}.
+  bool attest;
+  const char *config;
   // Also keeps the checkpoint before which the mean loss was lowest.
   bool keep_best_loss;
   // Called after runs, at most every 0.1 s, without epochs: ls_progress_show.

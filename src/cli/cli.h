@@ -115,14 +115,13 @@ typedef struct cli_syntax {
 } cli_syntax;
 
 // Flags of `train`, and of the commands that use a run, that models, or
-// estimators, do not have (refused.c). Those of estimators of shared libraries
-// are all of the table; the library's models refuse the first of them.
+// estimators, or those of shared libraries, do not have (refused.c).
 // cli_refusal_find returns the reason; NULL: such a flag is not refused.
 const char *cli_refusal_find(const cli_refusals *refused, const char *name,
                              size_t size);
 extern const cli_refusals cli_train_refused_by_models;
 extern const cli_refusals cli_use_refused_by_models;
-cli_refusals cli_train_refused_by_estimators(bool linked);
+extern const cli_refusals cli_train_refused_by_libraries;
 extern const cli_refusals cli_use_refused_by_estimators;
 
 // Initializes two fields of cli_syntax from a table of flags.

@@ -91,9 +91,13 @@ CLI_OWNED_STRUCT(cli_kept_flags, cli_kept_flags_close)
 int cli_estimator_recall(const char *command, const char *folder,
                          estimator_flags *flags, const ls_estimator_type *type,
                          cli_kept_flags *kept);
-// Writes these flags to the folder, which exists and is this process's alone.
-ls_status cli_estimator_keep(const estimator_flags *flags,
-                             const ls_estimator_type *type);
+// Prints what estimator.json has of these flags, as a file or in one line; the
+// caller owns the text (cli_release).
+ls_status cli_estimator_print(const estimator_flags *flags,
+                              const ls_estimator_type *type, bool is_line,
+                              char **out_text);
+// Writes the file to the folder, which exists and is this process's alone.
+ls_status cli_estimator_keep(const char *folder, const char *text);
 
 // Copies a checkpoint and the flags of a run to a new folder, to go on there.
 ls_status cli_estimator_branch(const char *from, int64_t step, const char *to);
@@ -147,6 +151,10 @@ bool cli_find_estimator(const char *command, int argc, char **argv,
 // ---- Commands --------------------------------------------------------------
 // Commands for which --model names an estimator.
 int cli_estimator_train(const ls_estimator_type *type, int argc, char **argv);
+// Makes steps of the run in `resume` again, as cli_train_run does, in a folder
+// that is removed.
+int cli_estimator_make_again(const ls_estimator_type *type,
+                             const train_flags *train);
 int cli_estimator_eval(const ls_estimator_type *type, int argc, char **argv);
 int cli_estimator_predict(const ls_estimator_type *type, int argc, char **argv);
 int cli_estimator_export(const ls_estimator_type *type, int argc, char **argv);

@@ -39,6 +39,8 @@ typedef struct entry {
 static const entry entries[] = {
     {"model", CLI_TEXT, ASKED(model), FOUND},  // The library's.
     {"tpu", CLI_TEXT, offsetof(estimator_flags, train.tpu), FIXED},
+    {"iterations-per-loop", CLI_TEXT, offsetof(estimator_flags, iterations),
+     FREE},
     {"replicas", CLI_COUNT, ASKED(replicas), FIXED},
     {"batch-size", CLI_COUNT, ASKED(batch_size), FIXED},
     {"seed", CLI_COUNT_OR_ZERO, ASKED(seed), FIXED},
@@ -48,6 +50,7 @@ static const entry entries[] = {
     {"crop", CLI_COUNT, ASKED(crop), FIXED},
     {"gradient-norm", CLI_FLAG, offsetof(estimator_flags, train.gradient_norm),
      FREE},
+    {"keep", CLI_COUNT_OR_ZERO, ASKED(keep), FREE},
     {"keep-best", CLI_TEXT, ASKED(keep_best), FREE},
     {"stop-early", CLI_TEXT, ASKED(stop_early), FREE},
     {"patience", CLI_COUNT, ASKED(patience), FREE},
@@ -347,12 +350,14 @@ static void write_entries(FILE *to, const estimator_flags *flags,
     *config = *cli_linked_config();
     config->seed = flags->train.asked.seed;
     config->replicas = flags->train.asked.replicas;
+    config->keep = flags->train.asked.keep;
     config->model =
         flags->train.asked.model != NULL
             ? cli_full_model(flags->train.asked.model, model, sizeof(model))
             : type->name;
   }
   if (config->math == NULL) config->math = "fast";
+  if (config->keep < 0) config->keep = 5;
   if (config->batch_size == 0 && type->options.train_batch_size.set)
     config->batch_size = type->options.train_batch_size.value;
   for (size_t i = 0; i < NUM_ENTRIES; ++i) {
@@ -365,13 +370,30 @@ static void write_entries(FILE *to, const estimator_flags *flags,
   fputs("\n}\n", to);
 }
 
-ls_status cli_estimator_keep(const estimator_flags *flags,
-                             const ls_estimator_type *type) {
+ls_status cli_estimator_print(const estimator_flags *flags,
+                              const ls_estimator_type *type, bool is_line,
+                              char **out_text) {
+  *out_text = cli_allocate(CLI_MOST_FLAGS);
+  FILE *file =
+      *out_text != NULL ? fmemopen(*out_text, CLI_MOST_FLAGS, "w") : NULL;
+  if (file == NULL) return ls_out_of_memory();
+  write_entries(file, flags, type);
+  const bool fits = fflush(file) == 0 && ferror(file) == 0;
+  if (fclose(file) != 0 || !fits)
+    return ls_invalid_argument("the flags are longer than %d bytes",
+                               CLI_MOST_FLAGS);
+  // Texts have no newlines: these are between members.
+  for (char *at = *out_text; is_line && *at != '\0'; ++at)
+    if (*at == '\n') *at = ' ';
+  return ls_ok();
+}
+
+ls_status cli_estimator_keep(const char *folder, const char *text) {
   char path[PATH_MAX], aside[PATH_MAX];
-  if (snprintf(path, sizeof(path), "%s/%s", flags->folder, file_name) >=
+  if (snprintf(path, sizeof(path), "%s/%s", folder, file_name) >=
       (int)sizeof(path))
-    return ls_invalid_argument("the path of '%s' is too long", flags->folder);
+    return ls_invalid_argument("the path of '%s' is too long", folder);
   FILE *file = open_aside(path, aside);
-  if (file != NULL) write_entries(file, flags, type);
-  return close_whole(file, aside, path, file != NULL);
+  const bool is_written = file != NULL && fputs(text, file) >= 0;
+  return close_whole(file, aside, path, is_written);
 }

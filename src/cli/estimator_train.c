@@ -20,6 +20,8 @@ typedef struct training {
   const estimator_flags *flags;
   int64_t steps;  // Total; 0: until the input's end.
   char chosen[PATH_MAX];
+  char *json;             // Text of estimator.json.
+  char *config;           // The same in one line.
   ls_progress *progress;  // NULL: quiet.
   ls_train_and_evaluation end;
 } training;
@@ -28,7 +30,7 @@ typedef struct training {
 // Runs under the lock of the folder, before its first checkpoint.
 static ls_status keep_flags(void *user) {
   const training *run = user;
-  return cli_estimator_keep(run->flags, run->e.type);
+  return cli_estimator_keep(run->flags->folder, run->json);
 }
 
 // ---- Training --------------------------------------------------------------
@@ -37,6 +39,7 @@ static ls_status keep_flags(void *user) {
 static ls_status check_folder(const training *run) {
   bool has_run = false;
   const char *folder = ls_estimator_model_dir(run->e.estimator);
+  if (run->flags->train.again != NULL) return ls_ok();
   if (run->flags->train.resume != NULL)
     return cli_estimator_was_trained(&run->e);
   if (run->flags->train.overwrite) return ls_ok();
@@ -46,6 +49,20 @@ static ls_status check_folder(const training *run) {
                    "there is a run in '%s': --resume %s continues it, and "
                    "--overwrite replaces it",
                    folder, folder);
+}
+
+// Opens the input of steps that are made again, whose data may be checked.
+static ls_nest open_input(void *user, ls_input_call *call) {
+  const training *run = user;
+  const cli_again *again = run->flags->train.again;
+  const ls_input_function *input = &run->e.type->train;
+  ls_nest made = input->call(input->user, call);
+  const ls_dataset *data = ls_nest_as_dataset(made);
+  if (again->check == NULL || data == NULL) return made;
+  const ls_status status = again->check(again->check_user, data, NULL);
+  if (ls_status_is_ok(status)) return made;
+  ls_nest_release(made);
+  return ls_fail(status);
 }
 
 // Returns true if the checkpoints of the lowest losses are kept.
@@ -67,10 +84,17 @@ static ls_status train_with(training *run, ls_hook *const *hooks,
   const ls_train_stop *stop =
       cli_signals_defer((unsigned)run->flags->train.grace);
   const bool overwrite = run->flags->train.overwrite;
+  const cli_again *again = run->flags->train.again;
+  const ls_input_function input =
+      again != NULL ? (ls_input_function){.call = open_input, .user = run}
+                    : type->train;
   const ls_training_lines lines = {
-      .metrics = run->flags->train.again == NULL,
+      .metrics = again == NULL || again->log.line != NULL,
+      .log = again != NULL ? again->log : (ls_train_log){0},
       .checksum = run->flags->train.checksum,
       .gradient_norm = run->flags->train.gradient_norm,
+      .attest = run->flags->train.attest,
+      .config = run->config,
       .check_ranks = run->flags->train.check_ranks,
       .events = run->flags->train.events,
       .keep_best_loss = keeps_loss(asked),
@@ -78,7 +102,7 @@ static ls_status train_with(training *run, ls_hook *const *hooks,
       .report_user = run->progress};
   if (!cli_estimator_tests(run->flags))
     return ls_estimator_train(run->e.estimator,
-                              &(ls_estimator_training){.input = type->train,
+                              &(ls_estimator_training){.input = input,
                                                        .max_steps = steps,
                                                        .hooks = hooks,
                                                        .num_hooks = num_hooks,
@@ -91,7 +115,7 @@ static ls_status train_with(training *run, ls_hook *const *hooks,
   const bool counted = eval_steps > 0;
   return ls_train_and_evaluate(
       run->e.estimator,
-      &(ls_train_spec){.input = type->train,
+      &(ls_train_spec){.input = input,
                        .max_steps = steps,
                        .hooks = hooks,
                        .num_hooks = num_hooks,
@@ -138,6 +162,10 @@ static ls_status train_estimator(training *run) {
         &keeper));
     hooks[count++] = keeper;
   }
+  LS_RETURN_IF_ERROR(
+      cli_estimator_print(run->flags, run->e.type, false, &run->json));
+  LS_RETURN_IF_ERROR(
+      cli_estimator_print(run->flags, run->e.type, true, &run->config));
   if (!run->flags->train.quiet && cli_leads())
     LS_RETURN_IF_ERROR(cli_progress_open(run->e.runtime, &run->progress));
   const ls_status status = train_with(run, hooks, count);
@@ -211,17 +239,17 @@ static bool check_flags(const estimator_flags *flags,
 }
 
 // Makes the folder of a training that goes on from a step of another one.
-static ls_status begin_branch(const train_flags *train) {
+static ls_status begin_branch(const estimator_flags *flags) {
+  const train_flags *train = &flags->train;
   if (!train->resume_step.set) return ls_ok();
-  return cli_ranks_agree(cli_leads()
-                             ? cli_estimator_branch(train->resume,
-                                                    train->resume_step.value,
-                                                    train->run_folder)
-                             : ls_ok());
+  return cli_ranks_agree(
+      cli_leads() ? cli_estimator_branch(
+                        train->resume, train->resume_step.value, flags->folder)
+                  : ls_ok());
 }
 
 static ls_status make_passing_folder(char path[PATH_MAX]) {
-  snprintf(path, PATH_MAX, "find-lr-XXXXXX");
+  snprintf(path, PATH_MAX, "steps-XXXXXX");
   return mkdtemp(path) != NULL
              ? ls_ok()
              : LS_STATUS(LS_UNAVAILABLE, "cannot make a folder '%s'", path);
@@ -236,7 +264,8 @@ static int remove_entry(const char *path, const struct stat *info, int kind,
 static ls_status open_and_train(training *run, estimator_flags *flags,
                                 const ls_estimator_type *type) {
   const train_flags *train = &flags->train;
-  const bool goes_on = train->resume != NULL && !train->resume_step.set;
+  const bool goes_on =
+      train->resume != NULL && !train->resume_step.set && train->again == NULL;
   flags->folder = goes_on ? train->resume : train->run_folder;
   if (flags->folder == NULL) {
     flags->folder = run->chosen;
@@ -250,7 +279,7 @@ static ls_status open_and_train(training *run, estimator_flags *flags,
   run->steps = cli_is_linked(type)      ? cli_linked_config()->steps
                : train->asked.steps > 0 ? train->asked.steps
                                         : type->train_steps;
-  LS_RETURN_IF_ERROR(begin_branch(train));
+  LS_RETURN_IF_ERROR(begin_branch(flags));
   return train_estimator(run);
 }
 
@@ -266,6 +295,8 @@ static int run_training(estimator_flags *flags, const ls_estimator_type *type) {
   if (flags->train.result != NULL)
     flags->train.result->test.loss = run.end.training.loss;
   ls_train_and_evaluation_deinit(&run.end);
+  cli_release(run.json);
+  cli_release(run.config);
   if (flags->train.again != NULL && cli_leads())
     (void)nftw(run.chosen, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
   const int closed = cli_estimator_close("train", &run.e, code);
@@ -303,6 +334,20 @@ static int run_words(const cli_syntax *syntax, train_flags *train, void *user) {
              : run_training(flags, words->type);
 }
 
+int cli_estimator_make_again(const ls_estimator_type *type,
+                             const train_flags *train) {
+  estimator_flags flags = {.train = *train};
+  CLI_OWN(cli_kept_flags, kept) = {0};
+  ls_train_config *asked = &flags.train.asked;
+  const int code =
+      cli_estimator_recall("train", train->resume, &flags, type, &kept);
+  if (code != CLI_OK) return code;
+  asked->stop_early = asked->keep_best = NULL;  // Nothing is evaluated.
+  asked->patience = 0;
+  asked->min_delta = 0;
+  return run_training(&flags, type);
+}
+
 int cli_estimator_train(const ls_estimator_type *type, int argc, char **argv) {
   estimator_words words = {.type = type};
   estimator_flags *flags = &words.flags;
@@ -331,7 +376,8 @@ int cli_estimator_train(const ls_estimator_type *type, int argc, char **argv) {
                .subject = type->name,
                .description = type->description,
                CLI_OPTIONS(options),
-               .refused = cli_train_refused_by_estimators(cli_is_linked(type))},
+               .refused = cli_is_linked(type) ? (cli_refusals){0}
+                                              : cli_train_refused_by_libraries},
           .run = run_words,
           .user = &words},
       argc, argv);

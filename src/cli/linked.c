@@ -66,7 +66,10 @@ ls_status cli_linked_open(const char *command, const estimator_flags *flags,
   linked.data = flags->data;
   linked.features = flags->features;
   linked.command = train->quiet || flags->json ? NULL : command;
-  linked.schedule = train->again != NULL ? &train->again->schedule : NULL;
+  linked.schedule = train->again != NULL &&
+                            train->again->schedule.kind != LS_SCHEDULE_CONSTANT
+                        ? &train->again->schedule
+                        : NULL;
   return mode == LS_MODE_TRAIN
              ? open_training(train)
              : cli_run_type(&linked.config, &linked.model, &linked.adapted);

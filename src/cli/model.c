@@ -90,6 +90,11 @@ static void find_run(const char *text, bool *is_model, char model[PATH_MAX]) {
     model[0] = '\0';
 }
 
+static bool makes_steps(const char *command) {
+  return strcmp(command, "train") == 0 || strcmp(command, "replay") == 0 ||
+         strcmp(command, "verify") == 0;
+}
+
 bool cli_find_estimator(const char *command, int argc, char **argv,
                         const ls_estimator_type **out_type) {
   const char *text = NULL, *config = NULL;
@@ -117,7 +122,7 @@ bool cli_find_estimator(const char *command, int argc, char **argv,
   if (is_linked && (text == NULL || !cli_is_library(text))) {
     const ls_model_type *model = find_own(command, text != NULL ? text : "mlp");
     if (model != NULL)
-      *out_type = cli_linked_estimator(model, strcmp(command, "train") == 0);
+      *out_type = cli_linked_estimator(model, makes_steps(command));
     return model != NULL;
   }
   if (is_run || text == NULL || !cli_is_library(text)) return true;

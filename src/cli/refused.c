@@ -43,10 +43,7 @@ static const cli_refusal models_use[] = {
 const cli_refusals cli_use_refused_by_models = {"models", ROWS(models_use)};
 
 // ---- Estimators ------------------------------------------------------------
-static const cli_refusal estimators_train[] = {
-    {"attest", "no chain is kept of input functions, which are code; 'lockstep "
-               "checkpoint verify' checks what is saved"},
-    // The last two are for estimators of shared libraries alone.
+static const cli_refusal libraries_train[] = {
     {"find-lr,optimizer,learning-rate,schedule,warmup,weight-decay,clip-norm,"
      "accumulate,precision",
      "its model function makes the optimizer and chooses types; --param passes "
@@ -55,11 +52,8 @@ static const cli_refusal estimators_train[] = {
      "epochs",
      "its input functions have the data; --param passes numbers to them"}};
 
-cli_refusals cli_train_refused_by_estimators(bool linked) {
-  cli_refusals all = {"estimators of shared libraries", ROWS(estimators_train)};
-  if (linked) all = (cli_refusals){"estimators", all.rows, all.count - 2};
-  return all;
-}
+const cli_refusals cli_train_refused_by_libraries = {
+    "estimators of shared libraries", ROWS(libraries_train)};
 
 static const cli_refusal estimators_use[] = {
     {"out", "masks of pixels are written by a model's run"},

@@ -166,8 +166,8 @@ static ls_status saver_end(void *state, ls_run_context *context) {
   LS_RETURN_IF_ERROR(drop_former(loop, true));
   LS_RETURN_IF_ERROR(ls_run_folder_save_model(
       &loop->folder, loop->plan.options.model, context->steps));
-  return ls_chain_end(&loop->chain, context->steps, loop->is_stopped,
-                      &loop->folder.metrics);
+  return ls_chain_end(&loop->chain, context->steps, "model.safetensors",
+                      loop->is_stopped, &loop->folder.metrics);
 }
 
 const ls_hook_type ls_saver_of_tests = {.name = "",

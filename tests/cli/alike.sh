@@ -151,7 +151,7 @@ row above_0.0001 above_0.0001 above_0.0001 find-spike 0.0001
 row same   same       same   check-ranks 1
 row same   same       same   checksum 1
 row same   same       same   gradient-norm
-row same   no         no     attest
+row same   same       same   attest
 row same   same       same   keep-best loss
 row same   same       same   keep-best test_loss
 row same   same       same   events
@@ -393,10 +393,16 @@ while read -r command; do
       done
       ;;
     replay | verify)
-      for kind in l s; do
-        ends 1 "is an estimator's: its steps cannot be made again, as" \
-          $command base-synthetic-$kind
+      for kind in m l s; do
+        model=
+        [ $kind != s ] || model="--model e.so:line"
+        # shellcheck disable=SC2086
+        "$lockstep" $command runs/$kind-attest $model >out.txt 2>err.txt ||
+          fail "$command of $kind"
+        grep -q '^steps 0 to 2 are the same: .* 1 checkpoint$' out.txt ||
+          fail "$command of $kind: $(cat out.txt)"
       done
+      ends 2 "name its shared library, as --model" $command runs/s-attest
       ;;
     bench | graph | summary | compile)
       ends 2 "'e.so:line' is an estimator, which has no step of its own" \

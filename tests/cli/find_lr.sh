@@ -46,7 +46,7 @@ cmp -s own.txt loops.txt || fail "loops change the losses"
 finds estimator --estimator --find-lr --steps 60
 [ "$(wc -l <estimator.txt)" = 22 ] && grep -q '^suggestion: ' estimator.txt ||
   fail "no table of an estimator"
-! ls -d find-lr-* runs/tiny-1 >out.txt 2>err.txt || fail "a folder is left"
+! ls -d steps-* runs/tiny-1 >out.txt 2>err.txt || fail "a folder is left"
 finds estimator --estimator --find-lr=1e20:1e30
 grep -q '^no rate lowers the loss' estimator.txt || fail "a high range is good"
 

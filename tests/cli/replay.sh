@@ -6,7 +6,7 @@
 
 # shellcheck source=tests/support/cli.sh
 . "$(dirname "$0")/../support/cli.sh"
-rm -rf run short changed wrong made.csv
+rm -rf run guess short changed wrong made.csv
 
 # trains ARGUMENT...
 trains() {
@@ -85,6 +85,19 @@ replays 1 "metrics.jsonl: first at step 200: loss is 1" changed --from 100
 printf x | dd of=changed/model.ckpt-100.safetensors bs=1 seek=700 conv=notrunc \
   2>dd.txt
 replays 1 "model.ckpt-100" changed --from 60 --to 100
+
+# An estimator's, whose optimizer has slots, in replicas.
+# shellcheck disable=SC2086
+trains $tiny --estimator --replicas 2 --optimizer adam --steps 20 --checksum 5 \
+  --save-every-steps 10 --keep 0 --run-dir guess
+replays 0 "steps 0 to 20 are the same: 5 lines of metrics, 2 checkpoints" guess
+replays 0 "steps 10 to 20 are the same" guess --from 12
+replays 2 "break is for a model's run" guess --at 5 --break
+sed -i '/"step":15,"checksum"/s/m":"./m":"x/' guess/metrics.jsonl
+replays 1 "metrics.jsonl: first at step 15: checksum is x" guess
+printf x | dd of=guess/model.ckpt-10.safetensors bs=1 seek=1500 conv=notrunc \
+  2>dd.txt
+replays 1 "guess/model.ckpt-10.safetensors" guess
 
 # One label of the data, in the batch of some step.
 awk 'BEGIN {

@@ -7,7 +7,7 @@
 
 # shellcheck source=tests/support/cli.sh
 . "$(dirname "$0")/../support/cli.sh"
-rm -rf run kept changed plain guess made.csv other.csv
+rm -rf run kept changed plain guess made.csv other.csv line cores e.so
 
 # trains ARGUMENT...
 trains() {
@@ -216,6 +216,30 @@ trains $tiny --steps 20 --run-dir plain
 verifies 1 "the run in 'plain' has no chain.jsonl" plain
 verifies 1 "'nothing'" nothing
 verifies 2 "RUN is missing"
-trains --model tiny --data synthetic --steps 20 --estimator --run-dir guess
-verifies 1 "is an estimator's: its steps cannot be made again" guess
+
+# ---- Estimators --------------------------------------------------------------
+cp "${LS_BUILD_DIR:?}/tests/cli/libraries/estimators.so" e.so
+line="--model e.so:line"
+# shellcheck disable=SC2086
+trains $line --steps 20 --save-every-steps 5 --keep 2 --attest --run-dir line
+trains --resume line $line --steps 30 --save-every-steps 5
+verifies 0 "and 30 of its 30 steps made again have its bits" line $line --all
+grep -q "1 part of the data is the same" out.txt || fail "no data of a library"
+verifies 2 "name its shared library, as --model" line
+rm -rf changed
+cp -r line changed
+sed -i 's/"batch_size": 32/"batch_size": 16/' changed/estimator.json
+verifies 1 'estimator.json: "batch_size" is 16, it was 32' changed $line
+cp line/estimator.json changed
+sed -i '/"step":20/s/"loss":/"loss":1/' changed/metrics.jsonl
+verifies 1 "metrics.jsonl differs in bytes" changed $line
+# On cores evaluations are between parts of a training.
+trains --model tiny --data made.csv --estimator --tpu virtual:2x2 --steps 20 \
+  --iterations-per-loop 5 --save-every-steps 10 --test-steps 2 --keep 0 \
+  --keep-best test_loss --attest --run-dir cores
+verifies 0 "and 20 of its 20 steps made again have its bits" cores --all
+awk -F , -v OFS=, 'NR == 50 { $17 = ($17 + 1) % 4 } { print }' made.csv \
+  >other.csv
+verifies 1 "other.csv differs in bytes" cores --data other.csv
+! ls -d steps-* >out.txt 2>err.txt || fail "a folder is left"
 exit $failed

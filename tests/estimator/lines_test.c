@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lines of metrics.jsonl that a training with `lines` writes.
+// What is recorded of a training with `lines`, and of its evaluations.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "lockstep/chain.h"
 #include "lockstep/ops.h"
+#include "lockstep/train_and_evaluate.h"
 #include "lockstep/variable.h"
 #include "support/estimator_ways.h"
 
@@ -98,4 +101,81 @@ TEST(a_model_without_an_optimizer_has_no_norm_of_gradients) {
   expect_status(train_with(&c, (ls_training_lines){.metrics = true,
                                                    .gradient_norm = true}),
                 LS_INVALID_ARGUMENT, "gradient_norm");
+}
+
+TEST(a_training_is_as_its_chain_says) {
+  for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
+    ls_chain_result found = {0};
+    (void)train_in(i, "attested",
+                   (ls_training_lines){.metrics = true, .attest = true});
+    expect_ok(ls_chain_check("attested", NULL, &found));
+    assert_int_equal(found.differences, 0);
+    assert_int_equal(found.checkpoints, 2);
+    FILE *file = fopen("attested/metrics.jsonl", "r+");
+    assert_non_null(file);
+    assert_true(fputs("[", file) >= 0);
+    fclose(file);
+    expect_ok(ls_chain_check("attested", NULL, &found));
+    assert_int_equal(found.differences, 1);
+  }
+}
+
+TEST(a_chain_needs_checkpoints) {
+  LS_OWN(estimator_case, c) = {.folder = "lines"};
+  c.config.save_checkpoints_secs = (ls_opt)LS_SOME(0);
+  estimator_case_begin(&c);
+  expect_status(train_with(&c, (ls_training_lines){.attest = true}),
+                LS_FAILED_PRECONDITION, "itself saves none");
+}
+
+// ---- Evaluations -----------------------------------------------------------
+// Trains and evaluates; keeps one checkpoint more than the newest.
+static ls_train_and_evaluation
+evaluate_with(estimator_case *c, ls_training_lines lines, ls_eval_spec eval) {
+  ls_train_and_evaluation made = {0};
+  c->folder = "evaluated";
+  c->save_steps = (ls_opt)LS_SOME(2);
+  c->config.keep_checkpoint_max = (ls_opt)LS_SOME(1);
+  c->repeats = !eval.whole_input;
+  estimator_case_begin(c);
+  eval.input = estimator_input(c);
+  eval.throttle_secs = (ls_opt)LS_SOME(0);
+  if (!eval.whole_input) eval.steps = (ls_opt)LS_SOME(2);
+  expect_ok(ls_train_and_evaluate(
+      c->estimator,
+      &(ls_train_spec){.input = estimator_input(c),
+                       .max_steps = LS_SOME(eval.whole_input ? 4 : 20),
+                       .lines = lines},
+      &eval, &made));
+  return made;
+}
+
+TEST(evaluations_end_a_training_and_keep_the_best_checkpoint) {
+  for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
+    LS_OWN(estimator_case, c) = estimator_case_of(i);
+    char path[60];
+    // The loss falls, so that the first evaluation has the highest.
+    ls_train_and_evaluation made =
+        evaluate_with(&c, (ls_training_lines){.metrics = true, .events = ""},
+                      (ls_eval_spec){.stop_early = "loss:max", .patience = 2});
+    assert_true(made.stopped_early);
+    assert_int_equal(made.best_step, 2);
+    assert_int_equal(made.training.step, 6);
+    snprintf(path, sizeof(path), "evaluated/model.ckpt-%lld.json",
+             (long long)made.best_step);
+    assert_int_equal(access(path, R_OK), 0);
+    assert_int_equal(access("evaluated/model.ckpt-4.json", R_OK), -1);
+    assert_int_equal(access("evaluated/events/test", R_OK), 0);
+    ls_train_and_evaluation_deinit(&made);
+  }
+}
+
+TEST(an_evaluation_may_take_the_whole_input) {
+  LS_OWN(estimator_case, c) = {.folder = "evaluated"};
+  ls_train_and_evaluation made =
+      evaluate_with(&c, (ls_training_lines){.keep_best_loss = true},
+                    (ls_eval_spec){.whole_input = true});
+  assert_int_equal(made.training.step, 4);
+  assert_true(estimator_metric(made.metrics, "loss") > 0);
+  ls_train_and_evaluation_deinit(&made);
 }

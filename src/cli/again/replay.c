@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/again/replay.h"
 
@@ -12,7 +13,8 @@
 // Compares the value of a variable with the file's; a variable that the file
 // lacks, since it keeps a value per replica, is passed over.
 static ls_status compare_variable(cli_replaying *r, const ls_saved_file *file,
-                                  ls_variable *variable, int64_t step) {
+                                  ls_session *session, ls_variable *variable,
+                                  int64_t step) {
   ls_saved_info info;
   ls_saved_file_describe(file, &info);
   for (size_t i = 0; i < info.num_entries; ++i) {
@@ -22,7 +24,9 @@ static ls_status compare_variable(cli_replaying *r, const ls_saved_file *file,
     LS_RETURN_IF_ERROR(ls_saved_file_entry(file, i, &entry));
     if (strcmp(entry.name, ls_variable_name(variable)) != 0) continue;
     LS_RETURN_IF_ERROR(ls_saved_file_read(file, i, &saved));
-    LS_RETURN_IF_ERROR(ls_variable_value(variable, &value));
+    LS_RETURN_IF_ERROR(
+        session != NULL ? ls_session_variable_value(session, variable, &value)
+                        : ls_variable_value(variable, &value));
     const cli_difference found = cli_compare(saved, value);
     if (found.count == 0) return ls_ok();
     if (!r->differs)
@@ -34,7 +38,26 @@ static ls_status compare_variable(cli_replaying *r, const ls_saved_file *file,
   return ls_ok();
 }
 
-static ls_status compare_checkpoint(cli_replaying *r, int64_t step) {
+// Lists the variables of the model, or of an estimator's graph.
+static ls_status list_variables(const cli_replaying *r, const ls_graph *graph,
+                                ls_variable ***out, size_t *out_count) {
+  if (r->estimator == NULL)
+    return cli_list_variables(r->again.model, out, out_count);
+  const size_t count =
+      ls_graph_collection(graph, LS_COLLECTION_GLOBAL_VARIABLES, NULL, 0);
+  CLI_OWN_ARRAY_OR_RETURN(ls_nest, leaves, count + 1);
+  CLI_OWN_ARRAY_OR_RETURN(ls_variable *, found, count + 1);
+  (void)ls_graph_collection(graph, LS_COLLECTION_GLOBAL_VARIABLES, leaves,
+                            count);
+  for (*out_count = 0; *out_count < count; ++*out_count)
+    found[*out_count] = ls_nest_as_variable(leaves[*out_count]);
+  *out = cli_give(&found);
+  return ls_ok();
+}
+
+static ls_status compare_checkpoint(cli_replaying *r,
+                                    const ls_run_context *context,
+                                    int64_t step) {
   char path[PATH_MAX + 64];
   size_t count = 0;
   CLI_OWN_MEMORY(ls_variable *, variables) = NULL;
@@ -42,9 +65,11 @@ static ls_status compare_checkpoint(cli_replaying *r, int64_t step) {
   snprintf(path, sizeof(path), "%s/model.ckpt-%lld", r->folder,
            (long long)step);
   LS_RETURN_IF_ERROR(ls_saved_file_open_unread(path, &file));
-  LS_RETURN_IF_ERROR(cli_list_variables(r->again.model, &variables, &count));
+  LS_RETURN_IF_ERROR(
+      list_variables(r, ls_run_context_graph(context), &variables, &count));
   for (size_t i = 0; i < count; ++i)
-    LS_RETURN_IF_ERROR(compare_variable(r, file, variables[i], step));
+    LS_RETURN_IF_ERROR(compare_variable(
+        r, file, ls_run_context_session(context), variables[i], step));
   if (r->differs) return ls_ok();
   ++r->checkpoints;
   r->equal = step;
@@ -69,6 +94,7 @@ static ls_status make_one_step(void *user, ls_run_context *context,
                                ls_run_wish *wish) {
   const cli_replaying *r = user;
   int64_t step = 0;
+  if (r->estimator != NULL) return ls_ok();  // Keeps its loops as they were.
   wish->most_steps = 1;
   LS_RETURN_IF_ERROR(ls_run_context_steps(context, &step));
   return r->breakpoint.step > 0 && step == r->breakpoint.step - 1
@@ -98,7 +124,7 @@ static ls_status compare_step(void *user, ls_run_context *context,
   while (r->at_step < r->num_steps && r->steps[r->at_step] < step)
     ++r->at_step;
   if (!r->differs && r->at_step < r->num_steps && r->steps[r->at_step] == step)
-    LS_RETURN_IF_ERROR(compare_checkpoint(r, step));
+    LS_RETURN_IF_ERROR(compare_checkpoint(r, context, step));
   if (r->differs || step >= r->to) ls_run_context_request_stop(context);
   return r->breakpoint.step > 0 && step == r->breakpoint.step
              ? cli_breakpoint_after(&r->breakpoint, &r->again, context)
@@ -207,14 +233,14 @@ static ls_status find_ends(cli_replaying *r) {
         (long long)r->from, (long long)r->to, r->folder, (long long)last);
   for (size_t i = 0; i < r->num_steps; ++i)
     if (r->steps[i] <= r->from) r->began = r->steps[i];
-  return find_aim(r);
+  return r->estimator == NULL ? find_aim(r) : ls_ok();
 }
 
 static ls_status read_records(void *user) {
   cli_replaying *r = user;
   CLI_OWN(ls_train_config, config) = NULL;
-  LS_RETURN_IF_ERROR(
-      cli_explain_missing(r->folder, ls_train_config_read(r->folder, &config)));
+  if (r->estimator == NULL)
+    LS_RETURN_IF_ERROR(ls_train_config_read(r->folder, &config));
   LS_RETURN_IF_ERROR(cli_checkpoint_steps(r->folder, &r->steps, &r->num_steps));
   LS_RETURN_IF_ERROR(cli_read_text(r->folder, "metrics.jsonl", &r->text, NULL));
   LS_RETURN_IF_ERROR(find_ends(r));
@@ -222,7 +248,10 @@ static ls_status read_records(void *user) {
   cli_line_next(&r->at_text, &r->recorded);
   r->equal = r->made.before = r->began;
   r->flags.resume = r->folder;
-  if (r->began > 0) r->flags.resume_step = LS_SOME(r->began);
+  // Estimators have a checkpoint of step 0, unless others have replaced it.
+  if (r->began > 0 ||
+      (r->estimator != NULL && r->num_steps > 0 && r->steps[0] == 0))
+    r->flags.resume_step = LS_SOME(r->began);
   return ls_ok();
 }
 
@@ -255,13 +284,32 @@ int cli_replay_steps(const cli_syntax *syntax, cli_replaying *r) {
   r->flags.config_path[0] = '\0';
   r->flags.inexact = false;
   int code = cli_with_runtime(r->again.command, read_records, r);
-  if (code == CLI_OK) code = cli_train_run(syntax, &r->flags);
+  if (code == CLI_OK)
+    code = r->estimator != NULL
+               ? cli_estimator_make_again(r->estimator, &r->flags)
+               : cli_train_run(syntax, &r->flags);
   if (code == CLI_OK && !r->again.is_checked) code = print_end(r);
   cli_release(r->steps);
   cli_release(r->text);
   r->steps = NULL;
   r->text = NULL;
   return code;
+}
+
+bool cli_replay_parse(const cli_syntax *syntax, int argc, char **argv,
+                      cli_replaying *r, int *out_code) {
+  char path[PATH_MAX];
+  *out_code = CLI_USAGE;
+  if (!cli_find_estimator(syntax->command, argc, argv, &r->estimator) ||
+      !cli_parse(syntax, argc, argv, out_code))
+    return false;
+  snprintf(path, sizeof(path), "%s/estimator.json", r->folder);
+  if (r->estimator != NULL || access(path, F_OK) != 0) return true;
+  *out_code = CLI_USAGE;
+  return cli_refuse(syntax->command,
+                    "the run in '%s' is an estimator's: name its shared "
+                    "library, as --model ./mine.so",
+                    r->folder);
 }
 
 void cli_replay_init(cli_replaying *r, const char *command) {
@@ -290,6 +338,11 @@ static bool set_breakpoint(cli_replaying *r, int64_t at, bool breaks,
                       "--at STEP and --break belong together, with "
                       "--out, without --from and --to");
   if (!breaks) return true;
+  if (r->estimator != NULL)
+    return cli_refuse(r->again.command,
+                      "--break is for a model's run: the step of an estimator "
+                      "is in graph.ls, and 'lockstep train --resume RUN@STEP "
+                      "--gradient-norm' goes on from one");
   snprintf(folder, 32, "step-%lld", (long long)at);
   if (breakpoint->folder == NULL) breakpoint->folder = folder;
   breakpoint->step = r->to = at;
@@ -340,7 +393,8 @@ int cli_replay(int argc, char **argv) {
       CLI_OPTIONS(options),
       .operand_form = "RUN",
       .operand = &r.folder};
-  CLI_PARSE_OR_RETURN(&syntax, argc, argv);
+  int code = CLI_OK;
+  if (!cli_replay_parse(&syntax, argc, argv, &r, &code)) return code;
   return set_breakpoint(&r, at, breaks, folder) ? replay_to_spike(&syntax, &r)
                                                 : CLI_USAGE;
 }

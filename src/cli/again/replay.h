@@ -4,6 +4,7 @@
 #define LS_CLI_AGAIN_REPLAY_H_
 
 #include "cli/compare/compare.h"
+#include "cli/estimator.h"
 #include "cli/train/train_flags.h"
 
 // ---- Breakpoints -----------------------------------------------------------
@@ -32,6 +33,7 @@ ls_status cli_list_variables(const ls_model *model, ls_variable ***out,
 // ---- Replays ---------------------------------------------------------------
 typedef struct cli_replaying {
   train_flags flags;
+  const ls_estimator_type *estimator;  // NULL: a model's run.
   const char *folder;
   int64_t from, to;  // Steps. -1: the start, and the last step recorded.
   int64_t began;     // The step of the checkpoint.
@@ -54,8 +56,8 @@ typedef struct cli_replaying {
 // Rows of flags for `flags`.
 #define CLI_REPLAY_OPTIONS(flags)                                              \
   CLI_ROW("model", CLI_TEXT, &(flags)->asked.model, "PATH",                    \
-          "the run's shared library of models, which is loaded only if it is " \
-          "named here"),                                                       \
+          "the run's shared library of models or estimators, which is loaded " \
+          "only if it is named here"),                                         \
       CLI_ROW("data", CLI_TEXT, &(flags)->asked.data, "PATH",                  \
               "the new place of the run's data"),                              \
       CLI_ROW("test", CLI_TEXT, &(flags)->asked.test, "PATH",                  \
@@ -64,11 +66,12 @@ typedef struct cli_replaying {
       CLI_FIND_NAN_OPTION, CLI_TRACE_OPTION(&(flags)->trace),                  \
       CLI_ROW("quiet", CLI_FLAG, &(flags)->quiet, NULL, "show no progress")
 
-// Says of a folder that was not found to be a run that it is an estimator's,
-// which has a list of checkpoints, but no config.json.
-ls_status cli_explain_missing(const char *folder, ls_status status);
 // Initializes the state for a command; it must not move afterwards.
 void cli_replay_init(cli_replaying *r, const char *command);
+// Parses the words of a command as cli_parse does, and finds the estimator of
+// the run.
+bool cli_replay_parse(const cli_syntax *syntax, int argc, char **argv,
+                      cli_replaying *r, int *out_code);
 // Makes the steps again and prints the first difference, or what is equal;
 // returns an exit code. May be called again with other steps.
 int cli_replay_steps(const cli_syntax *syntax, cli_replaying *r);

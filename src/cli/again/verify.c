@@ -92,29 +92,12 @@ static ls_status find_segments(verifying *v) {
   return ls_ok();
 }
 
-ls_status cli_explain_missing(const char *folder, ls_status status) {
-  CLI_OWN_MEMORY(char, config) = NULL;
-  CLI_OWN_MEMORY(char, list) = NULL;
-  if (ls_status_code(status) != LS_NOT_FOUND) return status;
-  ls_status_free(cli_read_text(folder, "config.json", &config, NULL));
-  ls_status_free(cli_read_text(folder, "checkpoint", &list, NULL));
-  if (config != NULL || list == NULL) return status;
-  ls_status_free(status);
-  return ls_unimplemented(
-      "the run in '%s' is an estimator's: its steps cannot be made again, as "
-      "its input functions are code; 'lockstep train --resume RUN@STEP' goes "
-      "on from a checkpoint, 'lockstep diff' compares with the run",
-      folder);
-}
-
 static ls_status check_folder(void *user) {
   verifying *v = user;
   ls_chain_result *chain = &v->chain;
   const ls_chain_report report = {print_report, NULL};
   LS_RETURN_IF_ERROR(cli_recover_run(v->replaying.folder));
-  LS_RETURN_IF_ERROR(
-      cli_explain_missing(v->replaying.folder,
-                          ls_chain_check(v->replaying.folder, &report, chain)));
+  LS_RETURN_IF_ERROR(ls_chain_check(v->replaying.folder, &report, chain));
   if (v->head != NULL && strcmp(v->head, chain->head) != 0) {
     printf("chain.jsonl: its head is %s, not %s\n", chain->head, v->head);
     ++chain->differences;
@@ -248,6 +231,7 @@ int cli_verify(int argc, char **argv) {
       CLI_OPTIONS(options),
       .operand_form = "RUN",
       .operand = &v.replaying.folder};
-  CLI_PARSE_OR_RETURN(&syntax, argc, argv);
+  int code = CLI_OK;
+  if (!cli_replay_parse(&syntax, argc, argv, &v.replaying, &code)) return code;
   return verify(&syntax, &v);
 }

@@ -228,6 +228,7 @@ ls_status ls_job_check_input_end(const ls_job *job) {
 
 // ---- The end ---------------------------------------------------------------
 static void job_drop(ls_job *job) {
+  ls_job_chain_deinit(&job->chain);
   ls_hook_list_deinit(&job->hooks);
   ls_hook_release(job->device_hook);
   ls_program_drop(&job->program);

@@ -11,6 +11,7 @@
 #include "estimator/loop/program.h"
 #include "lockstep/monitored_session.h"
 #include "state/checkpoint_file.h"
+#include "train/chain/chain.h"
 #include "train/hooks/hook.h"
 
 // A job's use of a system, stored in the job. Zeroed: no system is used.
@@ -49,6 +50,20 @@ typedef struct ls_job_kind {
   bool reads_input;  // True: runs see the input's end; false: threads read it.
 } ls_job_kind;
 extern const ls_job_kind ls_tpu_job, ls_cpu_job, ls_strategy_job;
+
+// The chain of a training's folder. Zeroed: none.
+typedef struct ls_job_chain {
+  ls_chain chain;
+  ls_part_reader reader;
+  ls_part lines;  // Lines of metrics.jsonl so far.
+  ls_text path;   // Room for a path.
+  const char *config;
+  const ls_dataset *data;  // Borrowed; NULL: the input reads none.
+  char identity[17];       // Hash of the data.
+  bool attest;             // A chain begins if there is none.
+  bool goes_on;            // The training began at a checkpoint.
+  int64_t step;            // Step of the last line; -1: not begun.
+} ls_job_chain;
 
 struct ls_job {
   ls_estimator *estimator;
@@ -100,6 +115,7 @@ struct ls_job {
   ls_saveable state;  // Saves the input's position.
   bool afresh;        // True if the input starts with the next epoch.
   bool restored;      // True if the input continued at the saved position.
+  ls_job_chain chain;
 };
 
 // Makes the graph, the global step and the rendezvous of a call in mode `mode`.
@@ -129,6 +145,14 @@ LS_MUST_USE ls_status ls_call_model_alone(const ls_estimator_calls *calls,
 LS_MUST_USE ls_status ls_job_set_values(ls_job *job);
 // Makes the input's position part of checkpoints (job_values.c).
 void ls_job_set_state(ls_job *job);
+
+// Adds lines to the chain of the job's folder with each save, if `wanted` says
+// so or the training goes on from step `saved` and has a chain; -1: starts from
+// scratch (attest.c). The session has no other listeners afterwards.
+LS_MUST_USE ls_status ls_job_attest(ls_job *job,
+                                    const ls_training_lines *wanted,
+                                    int64_t saved);
+void ls_job_chain_deinit(ls_job_chain *self);  // Accepts a zeroed one.
 
 // Returns true if a stop was requested; on ranks, if all have agreed on it.
 bool ls_job_is_stopped(const ls_job *job);

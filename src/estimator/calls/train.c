@@ -215,11 +215,11 @@ static ls_status add_saver(ls_job *job, const ls_estimator_training *t) {
       ls_hooks_have_saver(spec->training_hooks, spec->num_training_hooks) ||
       ls_hooks_have_saver(t->hooks, t->num_hooks);
   if ((!by_steps && !by_seconds) || job->user_saves)
-    return t->kept_step == NULL && !t->lines.keep_best_loss
+    return t->kept_step == NULL && !t->lines.keep_best_loss && !t->lines.attest
                ? ls_ok()
                : ls_failed_precondition(
-                     "a checkpoint shall be kept (keep_best, kept_step), and "
-                     "the estimator itself saves none");
+                     "checkpoints shall be kept or attested (keep_best, "
+                     "kept_step, attest), and the estimator itself saves none");
   LS_RETURN_IF_ERROR(ls_saver_hook(
       &(ls_saver_hook_options){
           .folder = job->estimator->model_dir,
@@ -348,6 +348,7 @@ static ls_status train_model(ls_job *job, const ls_estimator_training *t,
   if (t->num_listeners > 0)
     LS_RETURN_IF_ERROR(ls_saver_hooks_add_listeners(
         job->hooks.hooks, job->hooks.count, t->listeners, t->num_listeners));
+  LS_RETURN_IF_ERROR(ls_job_attest(job, &t->lines, saved));
   LS_RETURN_IF_ERROR(add_last_step(job, &step));
   LS_RETURN_IF_ERROR(ls_take_nest(list_fetches(job), &fetches));
   LS_RETURN_IF_ERROR(ls_job_session(job, true, &session));

@@ -205,5 +205,6 @@ ls_status ls_lines_hook(const ls_lines_options *options, ls_hook **out_hook) {
   lines *self = (*out_hook)->state;
   self->options = *options;
   ls_run_folder_init(&self->folder, ls_runtime_current(), options->folder);
+  self->folder.log = options->wanted.log;
   return ls_ok();
 }

@@ -301,14 +301,13 @@ ls_status ls_chain_save(void *chain, int64_t step) {
   return end_line(self, &json);
 }
 
-ls_status ls_chain_end(ls_chain *self, int64_t step, bool stops,
-                       const ls_sha256 *metrics) {
-  static const char *const model = "model.safetensors";
+ls_status ls_chain_end(ls_chain *self, int64_t step, const char *model,
+                       bool stops, const ls_sha256 *metrics) {
   if (self->runtime == NULL) return ls_ok();
   if (!stops) ls_worker_wait(&self->worker);
   LS_RETURN_IF_ERROR(add_data(self, step));
   ls_json_writer json = begin_line(self, "end", step);
-  LS_RETURN_IF_ERROR(write_files(self, &json, &model, 1));
+  LS_RETURN_IF_ERROR(write_files(self, &json, &model, model != NULL));
   write_metrics(&json, metrics);
   return end_line(self, &json);
 }

@@ -130,9 +130,11 @@ LS_MUST_USE ls_status ls_chain_begin(ls_chain *self, ls_runtime *runtime,
 // Adds the checkpoint of a step; the chain's `metrics` were set when its values
 // were copied. For ls_checkpoints_on_written.
 LS_MUST_USE ls_status ls_chain_save(void *self, int64_t step);
-// Adds the end: the model, and the data, whose failure it returns. A run that
-// `stops` does not wait until they are hashed: it does that when it goes on.
-LS_MUST_USE ls_status ls_chain_end(ls_chain *self, int64_t step, bool stops,
+// Adds the end: the file of the model, unless it is NULL, and the data, whose
+// failure it returns. A run that `stops` does not wait until they are hashed:
+// it does that when it goes on.
+LS_MUST_USE ls_status ls_chain_end(ls_chain *self, int64_t step,
+                                   const char *model, bool stops,
                                    const ls_sha256 *metrics);
 void ls_chain_deinit(ls_chain *self);
 

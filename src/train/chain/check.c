@@ -29,6 +29,7 @@ typedef struct checking {
   // Contents of lines: the last configuration, parts of the data and the end,
   // and the step of the last line; checkpoints; lines with metrics.
   const ls_json *config, *data, *end;
+  const char *config_file;
   int64_t step;
   saved *items;
   size_t count;
@@ -189,7 +190,7 @@ static ls_status compare_config(checking *c, const ls_json *now,
     if (strcmp(ls_text_data(&one), ls_text_data(&other)) == 0) continue;
     *out_differs = true;
     if (tells)
-      tell(c, true, LS_CONFIG_FILE ": \"%s\" is %s, it was %s", was->key,
+      tell(c, true, "%s: \"%s\" is %s, it was %s", c->config_file, was->key,
            ls_text_data(&one), ls_text_data(&other));
   }
   return ls_ok();
@@ -219,7 +220,11 @@ static ls_status check_config(checking *c) {
   LS_OWN_MEMORY(ls_runtime_allocator(c->runtime), char, bytes) = NULL;
   size_t size = 0;
   const ls_json *now = NULL;
-  LS_RETURN_IF_ERROR(name_file(c, LS_CONFIG_FILE));
+  if (c->config == NULL || c->config->first == NULL) return ls_ok();
+  c->config_file = ls_json_find(c->config, "estimator") != NULL
+                       ? "estimator.json"
+                       : LS_CONFIG_FILE;
+  LS_RETURN_IF_ERROR(name_file(c, c->config_file));
   ls_status status =
       files->read(files->user, ls_text_data(&c->path), SIZE_MAX,
                   ls_runtime_allocator(c->runtime), &bytes, &size);
@@ -228,7 +233,7 @@ static ls_status check_config(checking *c) {
                            &now);
   if (ls_status_is_ok(status)) return check_members(c, now);
   if (ls_status_code(status) == LS_RESOURCE_EXHAUSTED) return status;
-  tell(c, true, LS_CONFIG_FILE ": %s", ls_status_message(status));
+  tell(c, true, "%s: %s", c->config_file, ls_status_message(status));
   ls_status_free(status);
   return ls_ok();
 }
