@@ -80,6 +80,7 @@ typedef struct ls_estimator_options {
   // a host whose data end early feeds batches without an example until all have
   // ended. Default: the first host that ends, ends the input.
   bool any_batch;
+  bool any_use_batch;  // The same for evaluations and predictions alone.
   // Reports replica 0's loss instead of the mean over examples.
   bool replica_0_loss;
   // Makes an end of input before the requested steps an error

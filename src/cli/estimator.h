@@ -139,8 +139,7 @@ bool cli_find_in_library(const char *command, const char *text, cli_found *out);
 
 // Returns one of the library's models as an estimator; valid until the next
 // call.
-const ls_estimator_type *cli_linked_estimator(const ls_model_type *model,
-                                              bool trains);
+const ls_estimator_type *cli_linked_estimator(const ls_model_type *model);
 
 // Finds the estimator that --model names among a command's words; with
 // --estimator, or a run of one, also one of the library's models. NULL if it

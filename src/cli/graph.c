@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 
-#include "cli/cli.h"
+#include "cli/estimator.h"
 
 typedef struct graph_flags {
   cli_step_flags step;
@@ -19,6 +20,13 @@ static ls_status measure_steps(cli_step *step) {
   return ls_ok();
 }
 
+static ls_status print_built(const graph_flags *flags, const ls_graph *graph,
+                             char **text) {
+  return flags->dot        ? ls_graph_print_dot(graph, text)
+         : flags->gathered ? ls_graph_print_gathered(graph, text)
+                           : ls_graph_print(graph, text);
+}
+
 static ls_status print_step(const graph_flags *flags, cli_step *step,
                             char **text) {
   if (flags->lowered) return ls_function_print_lowered(step->function, text);
@@ -27,10 +35,7 @@ static ls_status print_step(const graph_flags *flags, cli_step *step,
     LS_RETURN_IF_ERROR(measure_steps(step));
     return ls_function_print_cost(step->function, text);
   }
-  const ls_graph *graph = ls_function_graph(step->function);
-  return flags->dot        ? ls_graph_print_dot(graph, text)
-         : flags->gathered ? ls_graph_print_gathered(graph, text)
-                           : ls_graph_print(graph, text);
+  return print_built(flags, ls_function_graph(step->function), text);
 }
 
 static ls_status print_graph(void *user, ls_runtime *runtime) {
@@ -43,6 +48,48 @@ static ls_status print_graph(void *user, ls_runtime *runtime) {
   LS_RETURN_IF_ERROR(print_step(flags, &step, &text));
   fputs(text, stdout);
   return ls_ok();
+}
+
+// ---- Estimators ------------------------------------------------------------
+// Prints the graph of a training, which then makes a step.
+static ls_status print_training(void *user, ls_run_context *context) {
+  CLI_OWN(text, text) = NULL;
+  LS_RETURN_IF_ERROR(print_built(user, ls_run_context_graph(context), &text));
+  fputs(text, stdout);
+  return ls_ok();
+}
+
+static int graph_of_estimator(const ls_estimator_type *type,
+                              graph_flags *flags) {
+  const cli_step_flags *step = &flags->step;
+  char cores[40];
+  cli_again again = {.command = "graph",
+                     .hook = {.name = "graph",
+                              .user = flags,
+                              .after_create_session = print_training}};
+  train_flags train = {.asked = {.math = step->math,
+                                 .batch_size = step->batch_size,
+                                 .threads = step->threads,
+                                 .replicas = step->replicas > 1 && !step->tpu
+                                                 ? step->replicas
+                                                 : 0,
+                                 .steps = 1,
+                                 .seed = -1,
+                                 .keep = -1},
+                       .tpu = step->tpu ? cores : NULL,
+                       .grace = 30,
+                       .quiet = true,
+                       .again = &again};
+  if (flags->lowered || flags->plan || flags->cost || step->task != NULL ||
+      step->outputs != 0 || strcmp(step->precision, "f32") != 0)
+    return cli_misuse("graph",
+                      "--lowered, --plan, --cost, --task, --outputs and "
+                      "--precision are for models: '%s' is an estimator, which "
+                      "has no step of its own",
+                      step->model);
+  snprintf(cores, sizeof(cores), "virtual:%lldx1,cores=1",
+           (long long)step->replicas);
+  return cli_estimator_make_again(type, &train);
 }
 
 int cli_graph(int argc, char **argv) {
@@ -72,7 +119,8 @@ int cli_graph(int argc, char **argv) {
       .command = "graph",
       .about = "Prints a model's training step: by default the graph as built. "
                "MODEL may be a shared library of models: ./mine.so or "
-               "./mine.so:NAME.",
+               "./mine.so:NAME; of an estimator there it is the graph of a "
+               "training.",
       CLI_OPTIONS(options),
       .operand_form = "MODEL",
       .operand = &flags.step.model};
@@ -82,5 +130,11 @@ int cli_graph(int argc, char **argv) {
                       "--lowered, --plan, --cost, --dot and --gathered exclude "
                       "each other; give one");
   flags.step.tpu |= flags.gathered;
+  cli_found found = {0};
+  if (cli_is_library(flags.step.model) &&
+      !cli_find_in_library("graph", flags.step.model, &found))
+    return CLI_USAGE;
+  if (found.estimator != NULL)
+    return graph_of_estimator(found.estimator, &flags);
   return cli_with_step("graph", &flags.step, print_graph, &flags);
 }

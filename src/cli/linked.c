@@ -291,12 +291,11 @@ static ls_status receive(void *user, ls_serving_receiver *out) {
 }
 
 // ---- The estimator ---------------------------------------------------------
-const ls_estimator_type *cli_linked_estimator(const ls_model_type *model,
-                                              bool trains) {
+const ls_estimator_type *cli_linked_estimator(const ls_model_type *model) {
   const ls_opt batch = LS_SOME(model->batch_size);
   const ls_input_function data = {.call = make_input};
   linked.own = linked.model = model;
-  // A model's step computes means over its whole batch, which would include
+  // A training step computes means over its whole batch, which would include
   // padding.
   linked.type =
       (ls_estimator_type){.name = model->name,
@@ -309,7 +308,7 @@ const ls_estimator_type *cli_linked_estimator(const ls_model_type *model,
                                       .train_batch_size = batch,
                                       .eval_batch_size = batch,
                                       .predict_batch_size = batch,
-                                      .any_batch = !trains}};
+                                      .any_use_batch = true}};
   return &linked.type;
 }
 

@@ -62,9 +62,9 @@ const ls_model_type *cli_find_model(const char *command, const char *text) {
   if (!cli_find_in_library(command, text, &found)) return NULL;
   if (found.model == NULL)
     cli_say(command,
-            "'%s' is an estimator, which has no step of its own: its training "
-            "writes graph.ls to the run folder, and times each step with "
-            "--trace",
+            "'%s' is an estimator, which has no step of its own: 'lockstep "
+            "graph' prints its training's graph, and 'lockstep train' times "
+            "each step with --trace",
             text);
   return found.model;
 }
@@ -88,11 +88,6 @@ static void find_run(const char *text, bool *is_model, char model[PATH_MAX]) {
   snprintf(path, sizeof(path), "%s/estimator.json", folder);
   if (!*is_model && !cli_estimator_kept_model(path, false, model, PATH_MAX))
     model[0] = '\0';
-}
-
-static bool makes_steps(const char *command) {
-  return strcmp(command, "train") == 0 || strcmp(command, "replay") == 0 ||
-         strcmp(command, "verify") == 0;
 }
 
 bool cli_find_estimator(const char *command, int argc, char **argv,
@@ -121,8 +116,7 @@ bool cli_find_estimator(const char *command, int argc, char **argv,
   is_linked |= kept[0] != '\0' && !cli_is_library(text);
   if (is_linked && (text == NULL || !cli_is_library(text))) {
     const ls_model_type *model = find_own(command, text != NULL ? text : "mlp");
-    if (model != NULL)
-      *out_type = cli_linked_estimator(model, makes_steps(command));
+    if (model != NULL) *out_type = cli_linked_estimator(model);
     return model != NULL;
   }
   if (is_run || text == NULL || !cli_is_library(text)) return true;

@@ -404,7 +404,15 @@ while read -r command; do
       done
       ends 2 "name its shared library, as --model" $command runs/s-attest
       ;;
-    bench | graph | summary | compile)
+    graph)
+      runs_on graph tiny
+      runs_on graph e.so:line
+      cmp out.txt base-synthetic-s/graph.ls || fail "graph: not the training's"
+      runs_on graph e.so:line --tpu --replicas 2 --gathered
+      ends 2 "has no step of its own" graph e.so:line --lowered
+      ! ls -d steps-* 2>err.txt || fail "graph: a folder is left"
+      ;;
+    bench | summary | compile)
       ends 2 "'e.so:line' is an estimator, which has no step of its own" \
         $command e.so:line
       ;;
@@ -420,7 +428,11 @@ while read -r command; do
       ;;
     serve) ;;  # Exports of all kinds: cli/serve.
     simulate)
-      ends 2 "--estimator" simulate --ranks 2 -- train --estimator
+      for kind in l s; do
+        # shellcheck disable=SC2046
+        ends 2 "an estimator's training is not simulated" \
+          simulate --ranks 2 -- train $(words_of $kind)
+      done
       ;;
     data | devices | doctor | launch | help) ;;  # Know no runs.
     *) fail "nobody decided on the command $command" ;;

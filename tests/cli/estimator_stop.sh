@@ -105,6 +105,14 @@ for way in "--replicas 4" "--tpu virtual:2x2"; do
     fail "$way does not end"
 done
 
+# So many batches as the test set has, the last one shorter, are evaluated.
+rows other.csv 3 37
+# shellcheck disable=SC2086
+trains whole $tiny --test other.csv --tpu virtual:2x2 --eval-every 60 --steps 4
+"$lockstep" eval runs/whole >eval.txt 2>err.txt || fail "eval"
+grep accuracy out.txt >train.txt
+grep accuracy eval.txt | cmp - train.txt || fail "another accuracy on cores"
+
 # Metrics of a library's estimator are its own.
 # shellcheck disable=SC2086
 {

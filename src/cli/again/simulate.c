@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "cli/compare/compare.h"
+#include "cli/estimator.h"
 #include "cli/ranks.h"
 
 static const char command[] = "simulate";
@@ -402,9 +403,8 @@ static bool take_words(simulate *self, int argc, char **argv, char **words) {
   static char *const earlier[] = {"--quiet", "--checksum", "1",
                                   "--save-every-steps", "1"};
   static char *const later[] = {"--run-dir", "run"};
-  static const char *const refused[] = {"--run-dir",  "--resume", "--overwrite",
-                                        "--seeds",    "--trace",  "--events",
-                                        "--estimator"};
+  static const char *const refused[] = {"--run-dir", "--resume", "--overwrite",
+                                        "--seeds",   "--trace",  "--events"};
   enum { EARLIER = 5, LATER = 2 };
   if (argc < 1 || strcmp(argv[0], "train") != 0)
     return cli_refuse(command,
@@ -413,6 +413,13 @@ static bool take_words(simulate *self, int argc, char **argv, char **words) {
   if (argc - 1 + EARLIER + LATER > MOST_WORDS)
     return cli_refuse(command, "train has more than %d words",
                       MOST_WORDS - EARLIER - LATER);
+  const ls_estimator_type *estimator = NULL;
+  if (!cli_find_estimator("train", argc, argv, &estimator)) return false;
+  if (estimator != NULL)
+    return cli_refuse(command,
+                      "an estimator's training is not simulated: 'lockstep "
+                      "launch' starts it on ranks, and restarts it with "
+                      "--restarts");
   for (int i = 1; i < argc; ++i) {
     for (size_t k = 0; k < sizeof(refused) / sizeof(*refused); ++k) {
       const size_t size = strlen(refused[k]);

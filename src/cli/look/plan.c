@@ -298,7 +298,9 @@ static bool check_flags(const train_flags *flags) {
       {cli_device.name != NULL && strcmp(cli_device.name, "cpu") != 0,
        "--device: runs are planned for the CPU; see 'lockstep help compile'"},
       {cli_device.find_nan, "--find-nan: runs op by op are not planned"},
-      {flags->estimator, "--estimator: runs of estimators are not planned"},
+      {flags->estimator, "--estimator: runs of estimators are not planned; "
+                         "without it the plan is "
+                         "that of the model's run"},
   };
   for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); ++i) {
     if (!rows[i].is_given) continue;

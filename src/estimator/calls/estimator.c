@@ -125,7 +125,8 @@ static ls_status set_plans(ls_estimator *self, const ls_estimator_options *o) {
                           [LS_MODE_PREDICT] = o->predict_batch_size},
           .use_tpu = o->use_tpu,
           .eval_on_tpu = o->eval_on_tpu,
-          .any_batch = o->any_batch},
+          .any_batch = o->any_batch,
+          .any_use_batch = o->any_use_batch},
       &self->plans);
 }
 

@@ -217,7 +217,8 @@ static ls_status make_plan(ls_plans *self, ls_estimator_mode mode, bool exports,
       .exports = exports,
       .on_cpu = facts->use_tpu == LS_FLAG_OFF || exports ||
                 (mode == LS_MODE_EVAL && facts->eval_on_tpu == LS_FLAG_OFF),
-      .any_batch = facts->any_batch,
+      .any_batch =
+          facts->any_batch || (facts->any_use_batch && mode != LS_MODE_TRAIN),
       .batch_size = batch,
       .input_batch_size = batch,
       .model_batch_size = batch,

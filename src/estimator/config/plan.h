@@ -18,8 +18,9 @@ typedef struct ls_estimator_facts {
   ls_run_config *config;  // Configuration of a TPU run; holds a reference.
   ls_opt batch_sizes[LS_NUM_MODES];  // For all replicas together, by mode.
   ls_flag use_tpu, eval_on_tpu;      // On by default.
-  // True to accept any batch size; shorter shares are padded.
-  bool any_batch;
+  // True to accept any batch size, or so in all modes but trainings; shorter
+  // shares are padded.
+  bool any_batch, any_use_batch;
 } ls_estimator_facts;
 
 // The first core of a replica: its host, and its ordinal on the host.
