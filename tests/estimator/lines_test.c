@@ -11,6 +11,7 @@
 #include "lockstep/train_and_evaluate.h"
 #include "lockstep/variable.h"
 #include "support/estimator_ways.h"
+#include "train/own.h"
 
 enum { MOST_LINES = 8, LINE_SIZE = 400 };
 
@@ -118,6 +119,37 @@ TEST(a_training_is_as_its_chain_says) {
     expect_ok(ls_chain_check("attested", NULL, &found));
     assert_int_equal(found.differences, 1);
   }
+}
+
+static ls_status expect_chain(void *user) {
+  *(bool *)user = access("attested/chain.jsonl", R_OK) == 0;
+  return LS_STATUS(LS_CANCELLED, "the training does not begin");
+}
+
+// A program may write its configuration then: killed before, it has the former
+// one, which the chain has, too.
+TEST(a_chain_has_its_line_before_hooks_begin) {
+  bool has_line = false;
+  LS_OWN(estimator_case, c) = {.folder = "attested", .save_steps = LS_SOME(4)};
+  LS_OWN(ls_hook, hook) = NULL;
+  expect_ok(ls_hook_create(&(ls_hook_options){.name = "of the test",
+                                              .user = &has_line,
+                                              .begin = expect_chain},
+                           &hook));
+  estimator_case_begin(&c);
+  expect_status(
+      ls_estimator_train(c.estimator,
+                         &(ls_estimator_training){.input = estimator_input(&c),
+                                                  .max_steps = LS_SOME(4),
+                                                  .hooks = &hook,
+                                                  .num_hooks = 1,
+                                                  .lines = {.attest = true}},
+                         NULL),
+      LS_CANCELLED, "does not begin");
+  assert_true(has_line);
+  // Without a checkpoint there is nothing to go on from.
+  expect_ok(train_with(&c, (ls_training_lines){.metrics = true}));
+  assert_int_equal(access("attested/chain.jsonl", R_OK), -1);
 }
 
 TEST(a_chain_needs_checkpoints) {

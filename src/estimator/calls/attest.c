@@ -32,10 +32,13 @@ static ls_status identify_data(ls_job_chain *self, ls_runtime *runtime) {
 
 // Begins the chain, or goes on with it from a step, whose lines of metrics are
 // the last ones.
-static ls_status begin_chain(ls_job *job, int64_t step) {
+static ls_status begin_chain_at(ls_job *job, int64_t step) {
   ls_job_chain *self = &job->chain;
   ls_runtime *runtime = job->estimator->runtime;
   ls_backend *backend = NULL;
+  const bool resumes = self->goes_on;
+  self->goes_on = true;
+  self->step = step - 1;
   ls_part_begin(&self->lines);
   ls_chain_deinit(&self->chain);
   LS_RETURN_IF_ERROR(add_new_lines(self, job->estimator->model_dir));
@@ -44,7 +47,7 @@ static ls_status begin_chain(ls_job *job, int64_t step) {
   return ls_chain_begin(
       &self->chain, runtime,
       &(ls_chain_start){.folder = job->estimator->model_dir,
-                        .resumes = self->goes_on || self->step >= 0,
+                        .resumes = resumes,
                         .attest = self->attest,
                         .step = step,
                         .config = self->config,
@@ -54,15 +57,20 @@ static ls_status begin_chain(ls_job *job, int64_t step) {
                         .metrics = &self->lines.sha});
 }
 
+// The chain's line comes before hooks of the caller begin, which may write the
+// configuration: killed after it, the run fits the line or the one before it.
+static ls_status begin_chain(void *user) {
+  ls_job *job = user;
+  return begin_chain_at(job, job->chain.first_step);
+}
+
 // ---- Saves -----------------------------------------------------------------
-// Begins at the first save, of the step at which the training begins. A new
-// session goes on from an earlier step.
+// Begins again if a new session goes on from an earlier step.
 static ls_status before_save(void *user, ls_session *session, int64_t step) {
   ls_job *job = user;
   ls_job_chain *self = &job->chain;
   (void)session;
-  if (self->step < 0 || self->step >= step)
-    LS_RETURN_IF_ERROR(begin_chain(job, step));
+  if (step <= self->step) LS_RETURN_IF_ERROR(begin_chain_at(job, step));
   self->step = step;
   LS_RETURN_IF_ERROR(add_new_lines(self, job->estimator->model_dir));
   self->chain.metrics = self->lines.sha;
@@ -86,13 +94,18 @@ static ls_status end_chain(void *user, ls_session *session, int64_t step) {
 }
 
 // ---- Calls -----------------------------------------------------------------
-static ls_status has_chain(ls_job *job, bool *out_has) {
+// Finds out if there is a chain. One of a run without a checkpoint, which was
+// killed, is removed.
+static ls_status find_chain(ls_job *job, bool goes_on, bool *out_has) {
   const ls_file_system *files = ls_runtime_files(job->estimator->runtime);
   ls_text *path = &job->chain.path;
   ls_text_clear(path);
   ls_text_append_format(path, "%s/" LS_CHAIN_FILE, job->estimator->model_dir);
   LS_RETURN_IF_ERROR(ls_text_status(path));
-  return files->exists(files->user, ls_text_data(path), out_has);
+  LS_RETURN_IF_ERROR(files->exists(files->user, ls_text_data(path), out_has));
+  if (goes_on || !*out_has) return ls_ok();
+  *out_has = false;
+  return files->remove(files->user, ls_text_data(path));
 }
 
 ls_status ls_job_attest(ls_job *job, const ls_training_lines *wanted,
@@ -101,18 +114,19 @@ ls_status ls_job_attest(ls_job *job, const ls_training_lines *wanted,
   bool has = false;
   if (!ls_plan_leads(job->calls.plan)) return ls_ok();
   self->path.allocator = ls_current_allocator();
-  if (!wanted->attest && saved >= 0) LS_RETURN_IF_ERROR(has_chain(job, &has));
+  LS_RETURN_IF_ERROR(find_chain(job, saved >= 0, &has));
   if (!wanted->attest && !has) return ls_ok();
   self->reader.runtime = job->estimator->runtime;
   self->attest = wanted->attest;
   self->config = wanted->config != NULL ? wanted->config : "{}";
   self->goes_on = saved >= 0;
-  self->step = -1;
+  self->first_step = saved > 0 ? saved : 0;
   if (job->num_iterators > 0)
     self->data = ls_iterator_dataset(job->iterators[0]);
   return ls_saver_hooks_add_listeners(
       job->hooks.hooks, job->hooks.count,
       &(ls_save_listener){.user = job,
+                          .begin = begin_chain,
                           .before_save = before_save,
                           .after_save = after_save,
                           .end = end_chain},

@@ -61,8 +61,9 @@ typedef struct ls_job_chain {
   const ls_dataset *data;  // Borrowed; NULL: the input reads none.
   char identity[17];       // Hash of the data.
   bool attest;             // A chain begins if there is none.
-  bool goes_on;            // The training began at a checkpoint.
-  int64_t step;            // Step of the last line; -1: not begun.
+  bool goes_on;            // Lines are added to those that are there.
+  int64_t first_step;      // Step at which the training begins.
+  int64_t step;            // Step of the last save.
 } ls_job_chain;
 
 struct ls_job {

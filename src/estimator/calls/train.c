@@ -169,7 +169,8 @@ static double kept_hours(const ls_run_values *config) {
   return hours >= NEVER ? 0 : (double)hours;
 }
 
-static ls_status add_lines(ls_job *job, const ls_estimator_training *t) {
+static ls_status add_lines(ls_job *job, const ls_estimator_training *t,
+                           int64_t saved) {
   const ls_plan *plan = job->calls.plan;
   ls_hook *hook = NULL;
   if ((!t->lines.metrics && t->lines.report == NULL) || !ls_plan_leads(plan))
@@ -179,6 +180,7 @@ static ls_status add_lines(ls_job *job, const ls_estimator_training *t) {
                           .folder = job->estimator->model_dir,
                           .variables = job->scaffold.saved,
                           .num_variables = job->scaffold.num_saved,
+                          .first_step = saved > 0 ? saved : 0,
                           .num_steps =
                               t->max_steps.set ? t->max_steps.value : 0,
                           .steps_per_run = steps_per_run(job),
@@ -287,12 +289,13 @@ ls_status ls_job_add_examples_hook(ls_job *job) {
   return ls_hook_list_add(&job->hooks, hook);
 }
 
-static ls_status train_add_hooks(ls_job *job, const ls_estimator_training *t) {
+static ls_status train_add_hooks(ls_job *job, const ls_estimator_training *t,
+                                 int64_t saved) {
   const ls_estimator_spec_options *spec = ls_estimator_spec_values(job->spec);
   ls_hook_list *hooks = &job->hooks;
   LS_GRAPH_SCOPE(job->graph);
   LS_RETURN_IF_ERROR(add_check_of_ranks(job, t));
-  LS_RETURN_IF_ERROR(add_lines(job, t));
+  LS_RETURN_IF_ERROR(add_lines(job, t, saved));
   LS_RETURN_IF_ERROR(add_saver(job, t));
   LS_RETURN_IF_ERROR(ls_hook_list_add_all(hooks, spec->training_chief_hooks,
                                           spec->num_training_chief_hooks));
@@ -344,7 +347,7 @@ static ls_status train_model(ls_job *job, const ls_estimator_training *t,
   LS_RETURN_IF_ERROR(train_build(job, saved));
   ls_job_set_state(job);
   if (saved < 0) LS_RETURN_IF_ERROR(ls_job_set_values(job));
-  LS_RETURN_IF_ERROR(train_add_hooks(job, t));
+  LS_RETURN_IF_ERROR(train_add_hooks(job, t, saved));
   if (t->num_listeners > 0)
     LS_RETURN_IF_ERROR(ls_saver_hooks_add_listeners(
         job->hooks.hooks, job->hooks.count, t->listeners, t->num_listeners));

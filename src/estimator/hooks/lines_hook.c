@@ -56,6 +56,22 @@ static ls_status find_gradients(lines *self, const ls_graph *graph) {
                    "optimizer of this library");
 }
 
+// Cuts lines of later steps off.
+static ls_status cut_lines(lines *self, int64_t step, double *out_seconds) {
+  const ls_lines_options *o = &self->options;
+  *out_seconds = 0;
+  return o->wanted.metrics
+             ? ls_run_folder_look_back(&self->folder, step, true,
+                                       o->tests_again, out_seconds)
+             : ls_ok();
+}
+
+static ls_status lines_begin(void *state) {
+  lines *self = state;
+  double seconds = 0;
+  return cut_lines(self, self->options.first_step, &seconds);
+}
+
 static ls_status lines_create(void *state, ls_run_context *context) {
   lines *self = state;
   const ls_lines_options *o = &self->options;
@@ -63,9 +79,7 @@ static ls_status lines_create(void *state, ls_run_context *context) {
   LS_RETURN_IF_ERROR(find_gradients(self, context->graph));
   LS_RETURN_IF_ERROR(ls_saved_values_take(&self->values, context, o->variables,
                                           o->num_variables));
-  if (o->wanted.metrics)
-    LS_RETURN_IF_ERROR(ls_run_folder_look_back(&self->folder, context->steps,
-                                               true, o->tests_again, &seconds));
+  LS_RETURN_IF_ERROR(cut_lines(self, context->steps, &seconds));
   LS_RETURN_IF_ERROR(ls_run_events_close(&self->events));
   LS_RETURN_IF_ERROR(ls_run_events_open(
       &self->events, context->runtime,
@@ -195,6 +209,7 @@ static const ls_hook_type lines_type = {.name = "lines of metrics",
                                         .size = sizeof(lines),
                                         .counts = true,
                                         .needs_session = true,
+                                        .begin = lines_begin,
                                         .after_create_session = lines_create,
                                         .after_run = lines_after,
                                         .end = lines_end,

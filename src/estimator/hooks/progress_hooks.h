@@ -35,14 +35,15 @@ typedef struct ls_lines_options {
   const char *folder;  // The run's. Lent, like the variables.
   ls_variable *const *variables;
   size_t num_variables;
+  int64_t first_step;  // Step at which the training begins.
   int64_t num_steps, steps_per_run;
   double batch_size;
   bool tests_again;  // A training that goes on repeats the evaluation there.
 } ls_lines_options;
 
-// Makes a hook that cuts the lines of later steps off when a session is made,
-// and adds lines and makes reports. It stands before the saver, so that a
-// checkpoint has the lines of its steps.
+// Makes a hook that cuts the lines of later steps off when it begins and when a
+// session is made, and adds lines and makes reports. It stands before the
+// saver, so that a checkpoint has the lines of its steps.
 LS_MUST_USE ls_status ls_lines_hook(const ls_lines_options *options,
                                     ls_hook **out_hook);
 
