@@ -147,7 +147,7 @@ bool ls_conv_fits_depthwise(const ls_kernel_plan *plan, const ls_conv *conv,
                             const ls_conv_types *types) {
   return conv->groups > 1 &&
          ((conv->in_channels == 1 && conv->out_channels == 1) ||
-          (conv->out_channels > 0 && conv->out_channels < 16 &&
+          (conv->out_channels > 0 && conv->out_channels < 8 &&
            conv->in_channels > 0 && conv->in_channels <= MOST_IN &&
            (types->wide == sizeof(double) ||
             types->product == plan->kernels->product_f32)));

@@ -22,9 +22,9 @@
 //   numbers from 0 to 255 as bytes; lane i of vi_pick is four[which[i]].
 // Only the sign and payload of a NaN are not promised.
 //
-// `vf` is 16 floats, `vi` 16 32-bit integers, `vm` 16 truth values, `vd` 8
-// doubles. Include this file alone in files that are compiled once per
-// instruction set.
+// `vf` is 16 floats, `vh` 8 where there is AVX2, `vi` 16 32-bit integers, `vm`
+// 16 truth values, `vd` 8 doubles. Include this file alone in files that are
+// compiled once per instruction set.
 
 #ifndef LS_ENGINE_CPU_ISA_VEC_H_
 #define LS_ENGINE_CPU_ISA_VEC_H_

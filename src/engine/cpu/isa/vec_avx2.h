@@ -17,6 +17,7 @@ typedef vf vm;  // All bits set, or none, in each lane.
 typedef struct {
   __m256d lo, hi;
 } vd;
+typedef __m256 vh;
 
 #define VF_STREAMS 1
 #define VF_CONVERTS_F16 1
@@ -71,6 +72,11 @@ LS_INLINE void vf_store_n(float *p, size_t n, vf v) {
   }
   if ((n & 1) != 0) _mm_store_ss(p, left);
 }
+LS_INLINE vh vh_load_n(const float *p, size_t n) {
+  return _mm256_maskload_ps(p, vf_first(n).lo);
+}
+LS_INLINE vf vf_of_half(vh low) { return (vf){low, _mm256_setzero_ps()}; }
+LS_INLINE vh vf_half(vf v) { return v.lo; }
 LS_INLINE vf vf_set1(float x) {
   return (vf){_mm256_set1_ps(x), _mm256_set1_ps(x)};
 }

@@ -11,6 +11,7 @@ typedef __m512 vf;
 typedef __m512i vi;
 typedef __mmask16 vm;
 typedef __m512d vd;
+typedef __m256 vh;
 
 #define VF_STREAMS 1
 #define VF_CONVERTS_F16 1
@@ -29,6 +30,11 @@ LS_INLINE vf vf_load_n(const float *p, size_t n) {
 LS_INLINE void vf_store_n(float *p, size_t n, vf v) {
   _mm512_mask_storeu_ps(p, vf_first(n), v);
 }
+LS_INLINE vh vh_load_n(const float *p, size_t n) {
+  return _mm256_maskz_loadu_ps((__mmask8)vf_first(n), p);
+}
+LS_INLINE vf vf_of_half(vh low) { return _mm512_zextps256_ps512(low); }
+LS_INLINE vh vf_half(vf v) { return _mm512_castps512_ps256(v); }
 LS_INLINE vf vf_set1(float x) { return _mm512_set1_ps(x); }
 LS_INLINE vf vf_zero(void) { return _mm512_setzero_ps(); }
 

@@ -124,13 +124,10 @@ LS_INLINE void fetch_outputs(const tile_work *work, const size_t rows,
   }
 }
 
-// Runs one tile. Everything but `work` is a constant at every expansion.
-LS_EXPAND void run_tile(const tile_work *work, const size_t rows,
-                        const size_t vectors, const bool a_transposed,
-                        const bool masked, const bool looks_ahead) {
-  const size_t lanes = work->lanes;
-  if (a_transposed) fetch_outputs(work, rows, vectors);
-  VEC acc[LS_TILE_ROWS][LS_TILE_VECTORS];
+// Loads the chains of a tile.
+LS_INLINE void begin_tile(const tile_work *work, const size_t rows,
+                          const size_t vectors, const bool masked,
+                          VEC acc[LS_TILE_ROWS][LS_TILE_VECTORS]) {
   LS_UNROLL
   for (size_t i = 0; i < rows; ++i) {
     LS_UNROLL
@@ -138,10 +135,45 @@ LS_EXPAND void run_tile(const tile_work *work, const size_t rows,
       acc[i][v] = V(zero)();
       if (work->in != NULL) {
         acc[i][v] = load_part(work->in + i * work->in_stride + v * LANES,
-                              masked && v + 1 == vectors, lanes);
+                              masked && v + 1 == vectors, work->lanes);
       }
     }
   }
+}
+
+// Ends the chains of a tile and stores them.
+LS_INLINE void end_tile(const tile_work *work, const size_t rows,
+                        const size_t vectors, const bool masked,
+                        VEC acc[LS_TILE_ROWS][LS_TILE_VECTORS]) {
+  const size_t lanes = work->lanes;
+  const epilogue *end = work->end;
+  LS_UNROLL
+  for (size_t i = 0; i < rows; ++i) {
+    LS_UNROLL
+    for (size_t v = 0; v < vectors; ++v) {
+      const bool partial = masked && v + 1 == vectors;
+      ELEM *out = work->out + i * work->out_stride + v * LANES;
+      VEC x = acc[i][v];
+      if (end != NULL) {
+        if (end->bias != NULL) {
+          x = V(add)(x, load_part(end->bias + v * LANES, partial, lanes));
+        }
+        if (end->relu) x = V(max)(V(zero)(), x);
+        if (end->accumulate) x = V(add)(load_part(out, partial, lanes), x);
+      }
+      store_part(out, partial, lanes, x);
+    }
+  }
+}
+
+// Runs one tile. Everything but `work` is a constant at every expansion.
+LS_EXPAND void run_tile(const tile_work *work, const size_t rows,
+                        const size_t vectors, const bool a_transposed,
+                        const bool masked, const bool looks_ahead) {
+  const size_t lanes = work->lanes;
+  if (a_transposed) fetch_outputs(work, rows, vectors);
+  VEC acc[LS_TILE_ROWS][LS_TILE_VECTORS];
+  begin_tile(work, rows, vectors, masked, acc);
 
   const ELEM *a = work->a;
   const ELEM *b = work->b;
@@ -176,29 +208,48 @@ LS_EXPAND void run_tile(const tile_work *work, const size_t rows,
   }
 
   if (looks_ahead) *work->ahead = ahead;
-
-  const epilogue *end = work->end;
-  LS_UNROLL
-  for (size_t i = 0; i < rows; ++i) {
-    LS_UNROLL
-    for (size_t v = 0; v < vectors; ++v) {
-      const bool partial = masked && v + 1 == vectors;
-      ELEM *out = work->out + i * work->out_stride + v * LANES;
-      VEC x = acc[i][v];
-      if (end != NULL) {
-        if (end->bias != NULL) {
-          x = V(add)(x, load_part(end->bias + v * LANES, partial, lanes));
-        }
-        if (end->relu) x = V(max)(V(zero)(), x);
-        if (end->accumulate) x = V(add)(load_part(out, partial, lanes), x);
-      }
-      store_part(out, partial, lanes, x);
-    }
-  }
+  end_tile(work, rows, vectors, masked, acc);
 }
 
+#ifdef HALF
+// As run_tile with few columns, in vectors of half as many lanes.
+LS_EXPAND void run_half(const tile_work *work, const size_t rows,
+                        const bool a_transposed) {
+  const size_t lanes = work->lanes, a_stride = work->a_stride;
+  VEC acc[LS_TILE_ROWS][LS_TILE_VECTORS];
+  HALF sum[LS_TILE_ROWS];
+  begin_tile(work, rows, 1, true, acc);
+  LS_UNROLL
+  for (size_t i = 0; i < rows; ++i)
+    sum[i] = vf_half(acc[i][0]);
+  const ELEM *a = work->a, *b = work->b;
+  size_t line = work->k_first;
+  for (size_t left = work->k; left > 0; left -= line, a += work->k_skip) {
+    if (left < work->k) line = work->k_line;
+    if (line > left) line = left;
+    for (size_t p = line; p > 0; --p) {
+      const HALF row = vh_load_n(b, lanes);
+      LS_UNROLL
+      for (size_t i = 0; i < rows; ++i)
+        sum[i] = _mm256_fmadd_ps(
+            _mm256_set1_ps(a_transposed ? a[i] : a[i * a_stride]), row, sum[i]);
+      a += a_transposed ? a_stride : 1;
+      b += work->b_stride;
+    }
+  }
+  LS_UNROLL
+  for (size_t i = 0; i < rows; ++i)
+    acc[i][0] = vf_of_half(sum[i]);
+  end_tile(work, rows, 1, true, acc);
+}
+#define HALF_COLUMNS (LANES / 2)
+#else
+#define HALF_COLUMNS ((size_t)0)
+#define run_half(work, rows, a_transposed) (void)(work)
+#endif
+
 // Tiles for a number of rows: full width, full width with a masked last vector,
-// one masked vector; A as stored or transposed.
+// one masked vector, one of half as many lanes; A as stored or transposed.
 #define LS_TILE_FUNCTIONS(rows)                                                \
   static void full_##rows(const tile_work *w) {                                \
     run_tile(w, rows, LS_TILE_VECTORS, false, false, false);                   \
@@ -217,6 +268,10 @@ LS_EXPAND void run_tile(const tile_work *work, const size_t rows,
   }                                                                            \
   static void narrow_turned_##rows(const tile_work *w) {                       \
     run_tile(w, rows, 1, true, true, false);                                   \
+  }                                                                            \
+  static void half_##rows(const tile_work *w) { run_half(w, rows, false); }    \
+  static void half_turned_##rows(const tile_work *w) {                         \
+    run_half(w, rows, true);                                                   \
   }
 LS_TILE_EACH_ROWS(LS_TILE_FUNCTIONS)
 #undef LS_TILE_FUNCTIONS
@@ -230,7 +285,7 @@ static void full_turned_ahead(const tile_work *w) {
 
 typedef struct {
   size_t rows;
-  tile_fn *full[2], *masked[2], *narrow[2];  // [A transposed]
+  tile_fn *full[2], *masked[2], *narrow[2], *half[2];  // [A transposed]
 } tile_size;
 
 static const tile_size tile_sizes[] = {
@@ -238,7 +293,8 @@ static const tile_size tile_sizes[] = {
   {rows,                                                                       \
    {full_##rows, full_turned_##rows},                                          \
    {masked_##rows, masked_turned_##rows},                                      \
-   {narrow_##rows, narrow_turned_##rows}},
+   {narrow_##rows, narrow_turned_##rows},                                      \
+   {half_##rows, half_turned_##rows}},
     LS_TILE_EACH_ROWS(LS_TILE_ROW)
 #undef LS_TILE_ROW
 };
@@ -419,9 +475,10 @@ static void run_row(step *s, const tile_size *size, size_t m, size_t n0,
   for (size_t n = n0; n < n1; n += PANEL) {
     const size_t columns = min_size(PANEL, n1 - n);
     const bool is_narrow = columns <= LANES;
-    tile_fn *const *tiles = columns == PANEL ? size->full
-                            : is_narrow      ? size->narrow
-                                             : size->masked;
+    tile_fn *const *tiles = columns == PANEL          ? size->full
+                            : columns <= HALF_COLUMNS ? size->half
+                            : is_narrow               ? size->narrow
+                                                      : size->masked;
     work.lanes = columns - (is_narrow ? 0 : PANEL - LANES);
     work.b = s->packs_b ? s->b + (n - n0) * k : k > 0 ? b_at(s, n) : NULL;
     work.in = is_first ? NULL : chains + (n - n0);
@@ -474,7 +531,7 @@ static bool packs_a(const ls_cpu_product *product, size_t columns) {
 static bool packs_b(const ls_cpu_product *product, size_t rows) {
   if (VALUES > 1 || product->b_transposed) return true;
   const bool begins_lines = product->ldb * sizeof(ELEM) % LINE == 0;
-  return rows >= PACK_B_ROWS &&
+  return rows >= PACK_B_ROWS && product->ldb > HALF_COLUMNS &&
          !(begins_lines && is_fit_in_place(product->ldb));
 }
 

@@ -8,6 +8,9 @@
 #define ELEM float
 #define VEC vf
 #define LANES VF_LANES
+#if defined(__AVX2__)
+#define HALF vh
+#endif
 #define V(op) vf_##op
 #define TURN transpose_floats
 #define PRODUCT multiply_by_tiles
