@@ -150,6 +150,7 @@ typedef struct request {
   const void **inputs;
   size_t num_feeds;
   void **outputs;
+  size_t num_outputs;  // Places in `outputs`.
   ls_arena memory;
 } request;
 
@@ -235,6 +236,7 @@ static ls_status gather_fetches(request *r, ls_nest fetches) {
   const size_t values = session_count_values(r->leaves, r->num_leaves);
   r->refs = ls_arena_new_array(&r->memory, uint64_t, values + 1);
   r->outputs = ls_arena_new_array(&r->memory, void *, values + 1);
+  r->num_outputs = values + 1;
   if (r->refs == NULL || r->outputs == NULL) return ls_out_of_memory();
   for (size_t i = 0; i < r->num_leaves; ++i) {
     const ls_nest leaf = r->leaves[i];
@@ -375,8 +377,9 @@ static ls_status run_plan(request *r, ls_nest *results, bool *out_stale) {
   ls_session *session = r->session;
   uint64_t step = __atomic_fetch_add(&session->runs, 1, __ATOMIC_RELAXED);
   if (ls_plan_draws(p)) LS_RETURN_IF_ERROR(read_global_step(session, &step));
-  if (p->results.num_outputs > r->num_leaves) {
-    r->outputs = ls_arena_new_array(&r->memory, void *, p->results.num_outputs);
+  if (p->results.num_outputs > r->num_outputs) {
+    r->num_outputs = p->results.num_outputs;
+    r->outputs = ls_arena_new_array(&r->memory, void *, r->num_outputs);
     if (r->outputs == NULL) return ls_out_of_memory();
   }
   const bool late = p->results.is_late;

@@ -139,6 +139,28 @@ TEST(what_was_asked_about_is_compiled_once) {
   }
 }
 
+// Twenty values of each replica, all of which the program computes.
+static ls_nest make_twenty(ls_nest args, void *user) {
+  (void)user;
+  ls_nest made[20];
+  for (int i = 0; i < 20; ++i)
+    made[i] = ls_leaf(ls_add(ls_nest_tensor(args, 0), f32_of(i)));
+  return ls_nest_sequence(LS_KIND_LIST, made, 20);
+}
+
+TEST(one_value_of_many_is_fetched_among_many_nones) {
+  asked a;
+  ls_nest leaves[46] = {{0}}, result;
+  open_asked(&a, 2, LS_SHAPE(2), make_twenty, NULL);
+  expect_told(&a, true, LS_OK, NULL);
+  leaves[0] = output(&a, 1, 3);
+  LS_OWN(ls_nest, fetches) = ls_nest_sequence(LS_KIND_LIST, leaves, 46);
+  expect_ok(fetch(&a, fetches, true, &result));
+  assert_true(ls_array_f64(ls_nest_as_array(ls_nest_item(result, 0)), 1) == 6);
+  ls_nest_release(result);
+  close_asked(&a, 2);
+}
+
 TEST(who_does_not_ask_compiles_what_is_fetched) {
   asked a;
   open_asked(&a, 2, LS_SHAPE(2), add_up, NULL);
