@@ -69,7 +69,8 @@ LS_API LS_MUST_USE ls_status ls_tape_end(ls_tape *tape);
 // Frees the tape and what it holds. NULL is fine.
 LS_API void ls_tape_release(ls_tape *tape);
 // Computes the gradient of y with respect to each x (tensors or variables):
-// tensor leaves, or none for an x that was not watched or not recorded. A
+// tensor leaves, or none for a tensor that was not watched or not recorded, or
+// comes from nothing that was watched and from no variable. A
 // replica's tape records that replica's ops; for collectives see ls_gradients.
 // Loops and branches ran as plain C: the gradients of their ops are added
 // together with all others, whereas in a graph each iteration first adds up its

@@ -7,6 +7,7 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "grad/grad.h"
+#include "graph/walk.h"
 #include "runtime/eager/eager.h"
 
 // Returns true if the tape records here. Replicas run in turns on one graph, so
@@ -89,16 +90,65 @@ void ls_tape_release(ls_tape *tape) {
   ls_release(tape->graph->allocator, tape);
 }
 
-// Returns true if `x` has a gradient: variables always, tensors after
-// ls_tape_watch or if made on the tape.
-static bool is_watched(const ls_tape *tape, ls_nest x) {
-  if (x.kind == LS_KIND_VARIABLE) return true;
-  if (x.kind != LS_KIND_TENSOR || x.as.tensor.graph != tape->graph)
-    return false;
-  if (ls_ref_id(x.as.tensor.ref) >= tape->first_id) return true;
+// ---- Watched values --------------------------------------------------------
+static bool is_read(const ls_node *node) { return node->type == LS_OP_READ; }
+
+// Returns true if gradients flow to an op from within: it reads a variable, or
+// has a loop or branch that does.
+static bool is_source(const ls_node *node) {
+  bool is_one = is_read(node);
+  for (uint32_t i = 0; i < node->num_regions; ++i)
+    is_one |= ls_graph_any(node->regions[i], is_read);
+  return is_one;
+}
+
+static bool was_told(const ls_tape *tape, uint64_t ref) {
   for (size_t i = 0; i < tape->num_watched; ++i)
-    if (tape->watched[i] == x.as.tensor.ref) return true;
+    if (tape->watched[i] == ref) return true;
   return false;
+}
+
+// Returns true if a value made on the tape comes from watched values. The marks
+// are by position, for ops from position `first` on.
+static bool descends(const ls_tape *tape, uint64_t ref, size_t first,
+                     const bool *marks) {
+  return was_told(tape, ref) ||
+         (ls_ref_id(ref) >= tape->first_id &&
+          marks[ls_graph_position(tape->graph, ls_ref_id(ref)) - first]);
+}
+
+// Marks the ops of the tape whose results come from watched values.
+static void mark_descendants(const ls_tape *tape, size_t first, bool *marks) {
+  const ls_graph *graph = tape->graph;
+  for (size_t i = first; i < graph->num_nodes; ++i) {
+    const ls_node *node = graph->nodes[i];
+    bool *mark = &marks[i - first];
+    *mark = is_source(node);
+    for (uint32_t k = 0; k < node->num_outputs && !*mark; ++k)
+      *mark = was_told(tape, ls_ref(node->id, k));
+    for (uint32_t k = 0; k < node->num_inputs && !*mark; ++k)
+      *mark = ls_graph_node_of(graph, node->inputs[k]) != NULL &&
+              descends(tape, node->inputs[k], first, marks);
+  }
+}
+
+static bool has_made_tensors(const ls_tape *tape, const ls_nest *xs,
+                             size_t count) {
+  for (size_t i = 0; i < count; ++i)
+    if (xs[i].kind == LS_KIND_TENSOR &&
+        ls_ref_id(xs[i].as.tensor.ref) >= tape->first_id)
+      return true;
+  return false;
+}
+
+// Returns true if `x` has a gradient: a variable, a tensor after ls_tape_watch,
+// or one that the tape has made of these.
+static bool is_watched(const ls_tape *tape, ls_nest x, size_t first,
+                       const bool *marks) {
+  if (x.kind == LS_KIND_VARIABLE) return true;
+  return x.kind == LS_KIND_TENSOR && x.as.tensor.graph == tape->graph &&
+         ls_graph_node_of(tape->graph, x.as.tensor.ref) != NULL &&
+         descends(tape, x.as.tensor.ref, first, marks);
 }
 
 ls_status ls_tape_gradients(ls_tape *tape, ls_nest y, const ls_nest *xs,
@@ -109,10 +159,14 @@ ls_status ls_tape_gradients(ls_tape *tape, ls_nest y, const ls_nest *xs,
   LS_REQUIRE(tape);
   LS_REQUIRE_ITEMS(xs, num_xs);
   const uint64_t end = tape->end_id != 0 ? tape->end_id : tape->graph->next_id;
+  const size_t first = ls_graph_first_position(tape->graph, tape->first_id);
   LS_OWN_ARRAY_OR_RETURN(tape->graph->allocator, ls_nest, watched, num_xs * 2);
+  LS_OWN_ARRAY_OR_RETURN(tape->graph->allocator, bool, marks,
+                         tape->graph->num_nodes - first);
+  if (has_made_tensors(tape, xs, num_xs)) mark_descendants(tape, first, marks);
   size_t count = 0;
   for (size_t i = 0; i < num_xs; ++i)
-    if (is_watched(tape, xs[i])) watched[count++] = xs[i];
+    if (is_watched(tape, xs[i], first, marks)) watched[count++] = xs[i];
   // Keeps the tape from recording the backward pass itself.
   ls_runtime_work *work = ls_runtime_work_here();
   const ls_tape_walk walk = {work->walks, tape};
@@ -123,7 +177,8 @@ ls_status ls_tape_gradients(ls_tape *tape, ls_nest y, const ls_nest *xs,
   work->walks = walk.outer;
   if (ls_status_is_ok(status))
     for (size_t i = 0, k = 0; i < num_xs; ++i)
-      if (is_watched(tape, xs[i])) grads[i] = watched[num_xs + k++];
+      if (is_watched(tape, xs[i], first, marks))
+        grads[i] = watched[num_xs + k++];
   return status;
 }
 
