@@ -56,7 +56,10 @@ typedef struct ls_function_options {
   void *user;                   // Must live until `release`.
   const char *name;             // Default "function".
   void (*release)(void *user);  // Called when the function is destroyed.
-  int64_t seed;                 // Seed of its random ops.
+  // Seed of its random ops, where it runs as a program of its own: called in
+  // a graph that is built, another function, or with a tape, its ops draw by
+  // the seed of that graph, function or thread.
+  int64_t seed;
   // Parameters of `call`, lent for the function's life. Default: any.
   const ls_parameters *parameters;
 } ls_function_options;

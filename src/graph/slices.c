@@ -4,6 +4,7 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
+#include "graph/region.h"
 #include "lockstep/distributed.h"
 #include "lockstep/object.h"
 
@@ -69,6 +70,42 @@ ls_status ls_slices_parts_of(ls_nest leaf, ls_slices_parts *out_parts) {
   *out_parts = (ls_slices_parts){ls_gather(s->indices, inner.indices, 0),
                                  inner.values, s->dense_shape};
   return ls_ok();
+}
+
+// Maps one tensor of slices, which may be absent.
+static ls_nest map_part(ls_tensor part, ls_leaf_function function, void *user) {
+  return part.ref == 0 ? ls_none() : function(ls_leaf(part), user);
+}
+
+static ls_nest map_slices(const slices *s, ls_leaf_function function,
+                          void *user) {
+  const ls_nest parts[] = {map_part(s->indices, function, user),
+                           map_part(s->dense_shape, function, user)};
+  const ls_nest values = ls_leaf_map_tensors(s->values, function, user);
+  if (!ls_nest_is_failed(parts[0]) && !ls_nest_is_failed(parts[1]))
+    return ls_nest_slices(values, parts[0].as.tensor, parts[1].as.tensor);
+  ls_nest_release(values);
+  ls_nest_release(parts[ls_nest_is_failed(parts[0])]);
+  return parts[!ls_nest_is_failed(parts[0])];
+}
+
+typedef struct leaf_map {
+  ls_leaf_function function;
+  void *user;
+} leaf_map;
+
+static ls_nest map_component(ls_nest component, void *user) {
+  const leaf_map *map = user;
+  return ls_leaf_map_tensors(component, map->function, map->user);
+}
+
+ls_nest ls_leaf_map_tensors(ls_nest leaf, ls_leaf_function function,
+                            void *user) {
+  const slices *s = slices_of(leaf);
+  if (s != NULL) return map_slices(s, function, user);
+  if (leaf.kind != LS_KIND_DISTRIBUTED) return function(leaf, user);
+  return ls_distributed_map_components(leaf, map_component,
+                                       &(leaf_map){function, user});
 }
 
 bool ls_nest_has_slices(ls_nest nest) {

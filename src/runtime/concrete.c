@@ -138,6 +138,8 @@ static ls_status concrete_take_arguments(copying *copy, ls_nest args,
 
 static ls_nest result_of(ls_nest leaf, void *user) {
   copying *copy = user;
+  if (leaf.kind == LS_KIND_DISTRIBUTED)
+    return ls_distributed_map_components(leaf, result_of, user);
   return leaf.kind == LS_KIND_TENSOR ? ls_leaf(copy->results[copy->next++])
                                      : ls_nest_retain(leaf);
 }

@@ -2,8 +2,10 @@
 //
 // A function's effects run wherever it is called: who takes a result of the
 // call has called it.
+#include "distribute/own.h"
 #include "runtime/own.h"
 #include "support/function.h"
+#include "support/replicas.h"
 #include "support/values.h"
 #include "support/ways.h"
 
@@ -49,6 +51,60 @@ TEST(who_takes_a_result_has_called) {
                          .step = call_twice,
                          .check = the_call_has_counted},
             1);
+}
+
+// ---- Results of replicas
+// -----------------------------------------------------
+static ls_nest replica_number(ls_nest args, void *user) {
+  (void)args, (void)user;
+  return ls_leaf(ls_convert(ls_replica_id(), LS_DTYPE_F32));
+}
+
+typedef struct counting {
+  ls_strategy *strategy;
+  ls_variable *count;
+} counting;
+
+static ls_nest count_and_run(ls_nest args, void *user) {
+  const counting *self = user;
+  ls_nest made = ls_none();
+  ls_variable_assign_add(self->count, ls_scalar(LS_DTYPE_F32, 1));
+  const ls_status status = ls_strategy_run(
+      self->strategy, ls_plain(replica_number, NULL), args, &made);
+  return ls_status_is_ok(status) ? made : ls_fail(status);
+}
+
+// A function of them counts in a session that fetches a component.
+static void expect_counted(ls_strategy *strategy) {
+  LS_OWN(ls_graph, graph) = graph_named("counts");
+  LS_OWN(ls_nest, made) = ls_none();
+  LS_OWN(ls_nest, got) = ls_none();
+  counting self = {strategy, NULL};
+  ls_op initialize;
+  {
+    LS_GRAPH_SCOPE(graph);
+    self.count = variable_of("count", LS_DTYPE_F32, LS_SCALAR, (double[]){5});
+    LS_OWN(ls_function, f) = function_of(count_and_run, &self);
+    expect_ok(ls_function_call(f, ls_none(), &made));
+    initialize = ls_global_initializer();
+  }
+  LS_OWN(ls_session, session) = NULL;
+  LS_OWN(ls_array, count) = NULL;
+  LS_OWN(ls_variable, counted) = self.count;
+  expect_ok(ls_session_create(graph, &session));
+  expect_ok(ls_session_run(session, ls_nest_op(initialize), NULL, 0, &got));
+  ls_nest_release(got);
+  got = ls_none();
+  expect_ok(ls_session_run(session, ls_distributed_component(made, 1), NULL, 0,
+                           &got));
+  assert_true(nest_element(got, 0) == 1);
+  expect_ok(ls_session_variable_value(session, counted, &count));
+  assert_true(ls_array_f64(count, 0) == 6);
+}
+
+TEST(who_takes_a_result_of_replicas_has_called) {
+  LS_OWN(ls_strategy, two) = mirrored_of(2);
+  expect_counted(two);
 }
 
 // A step of an optimizer makes its slots when it is first taken.

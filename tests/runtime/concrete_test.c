@@ -138,6 +138,36 @@ TEST(it_is_copied_into_functions_and_replicas) {
   assert_int_equal(calls, 1);
 }
 
+// The argument plus the replica's number, on each replica of `user`.
+static ls_nest add_number(ls_nest args, void *user) {
+  (void)user;
+  return ls_leaf(ls_add(ls_nest_tensor(args, 0),
+                        ls_convert(ls_replica_id(), LS_DTYPE_F32)));
+}
+static ls_nest run_replicas(ls_nest args, void *user) {
+  ls_nest made = ls_none();
+  const ls_status status =
+      ls_strategy_run(user, ls_plain(add_number, NULL), args, &made);
+  return ls_status_is_ok(status)
+             ? LS_TUPLE(made, ls_leaf(ls_nest_tensor(args, 0)))
+             : ls_fail(status);
+}
+
+TEST(it_returns_values_of_replicas) {
+  LS_OWN(ls_strategy, two) = mirrored_of(2);
+  LS_OWN(ls_function, f) = function_of(run_replicas, two);
+  LS_OWN(ls_function, concrete) = NULL;
+  LS_OWN(ls_nest, x) = LS_TUPLE(vector_nest(2, (float[]){1, 2}));
+  expect_ok(ls_function_make_concrete(f, x, &concrete));
+  LS_OWN(ls_nest, result) = call_results(concrete, x);
+  const ls_nest each = ls_nest_item(result, 0);
+  assert_int_equal(ls_distributed_count(each), 2);
+  for (size_t r = 0; r < 2; ++r)
+    assert_true(nest_element(ls_distributed_component(each, r), 1) ==
+                2 + (double)r);
+  assert_true(nest_element(ls_nest_item(result, 1), 0) == 1);
+}
+
 TEST(it_is_copied_into_a_graph_with_a_session) {
   LS_OWN(ls_function, concrete) = concrete_of_two();
   LS_OWN(ls_graph, graph) = graph_named("g");

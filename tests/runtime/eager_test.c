@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/eager.h"
 
+#include <math.h>
+
+#include "lockstep/distributed.h"
 #include "lockstep/function.h"
+#include "lockstep/graph_ops.h"
+#include "lockstep/slices.h"
 #include "runtime/own.h"
 #include "support/counted.h"
 #include "support/expect.h"
@@ -58,6 +63,36 @@ TEST(a_frame_frees_what_is_not_kept) {
   const ls_tensor after = ls_neg(gone);
   assert_true(ls_tensor_is_failed(after));
   assert_true(item(ls_neg(kept)) == -5);
+}
+
+TEST(an_op_of_many_values_outlives_its_frame) {
+  enum { MANY = 40 };
+  ls_nest items[MANY];
+  expect_ok(ls_frame_begin());
+  for (int i = 0; i < MANY; ++i)
+    items[i] = ls_leaf(f64(i));
+  LS_OWN(ls_nest, all) =
+      ls_barrier(ls_nest_sequence(LS_KIND_LIST, items, MANY));
+  const ls_nest keep = ls_leaf(ls_nest_tensor(all, MANY - 1));
+  expect_ok(ls_frame_end(&keep));
+  for (int i = 0; i < MANY; ++i)
+    assert_true(item(ls_nest_tensor(all, (size_t)i)) == i);
+}
+
+TEST(parts_of_kept_values_outlive_their_frame) {
+  expect_ok(ls_frame_begin());
+  const ls_nest components[] = {ls_leaf(f64(3)), ls_leaf(f64(4))};
+  const ls_tensor rows = ls_fill(LS_DTYPE_F64, LS_SHAPE(1, 2), 5);
+  const ls_tensor indices = ls_fill(LS_DTYPE_I32, LS_SHAPE(1), 1);
+  LS_OWN(ls_nest, keep) =
+      LS_TUPLE(ls_nest_distributed(LS_PER_REPLICA, components, 2),
+               ls_nest_slices(ls_leaf(rows), indices, (ls_tensor){0}));
+  expect_ok(ls_frame_end(&keep));
+  for (size_t i = 0; i < 2; ++i)
+    assert_true(item(components[i].as.tensor) == 3 + (double)i);
+  assert_true(item(ls_reduce_sum(rows, LS_ALL_AXES)) == 10);
+  assert_true(item(ls_convert(ls_reshape(indices, LS_SCALAR), LS_DTYPE_F64)) ==
+              1);
 }
 
 TEST(frames_nest_and_pass_kept_values_outward) {
@@ -189,6 +224,26 @@ TEST(a_tape_gives_the_gradients_of_what_it_recorded) {
   assert_int_equal(ls_tape_variables(tape, found, 2), 1);
   assert_ptr_equal(found[0], v);
   ls_nest_release(xs[0]);
+}
+
+TEST(what_comes_from_no_watched_value_has_no_gradient) {
+  LS_SPEC("V211");
+  LS_OWN(ls_variable, v) = variable(3);
+  LS_OWN(ls_tape, tape) = NULL;
+  expect_ok(ls_tape_begin(&tape));
+  const ls_tensor constant = f64(2), doubled = ls_add(constant, constant);
+  const ls_tensor told = ls_neg(constant);
+  expect_ok(ls_tape_watch(tape, told));
+  const ls_tensor square = ls_square(ls_variable_read(v));
+  const ls_tensor y = ls_mul(ls_mul(square, doubled), ls_exp(told));
+  const ls_nest xs[] = {ls_leaf(constant), ls_leaf(doubled), ls_leaf(told),
+                        ls_leaf(square)};
+  ls_nest grads[4];
+  expect_ok(ls_tape_gradients(tape, ls_leaf(y), xs, 4, grads));
+  assert_int_equal(grads[0].kind, LS_KIND_NONE);
+  assert_int_equal(grads[1].kind, LS_KIND_NONE);
+  assert_true(item(ls_nest_tensor(grads[2], 0)) == item(y));
+  assert_true(item(ls_nest_tensor(grads[3], 0)) == 4 * exp(-2));
 }
 
 TEST(a_tape_follows_the_loop_that_ran) {

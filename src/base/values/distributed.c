@@ -142,6 +142,22 @@ const char *ls_distributed_device(ls_nest leaf, size_t replica) {
              : value->devices[replica];
 }
 
+ls_nest ls_distributed_map_components(ls_nest leaf, ls_leaf_function function,
+                                      void *user) {
+  ls_allocator *allocator = ls_current_allocator();
+  const size_t count = ls_distributed_count(leaf);
+  LS_OWN_ARRAY(allocator, ls_nest, items, count);
+  LS_OWN_ARRAY(allocator, const char *, devices, count);
+  if (items == NULL || devices == NULL) return ls_fail(ls_out_of_memory());
+  for (size_t i = 0; i < count; ++i) {
+    items[i] = function(ls_distributed_component(leaf, i), user);
+    const char *device = ls_distributed_device(leaf, i);
+    devices[i] = device[0] == '\0' ? NULL : device;
+  }
+  return ls_nest_distributed_on(ls_distributed_kind_of(leaf), items, devices,
+                                count);
+}
+
 // ---- Splitting -------------------------------------------------------------
 static void release_array(void *array) { ls_array_release(array); }
 

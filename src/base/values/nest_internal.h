@@ -45,6 +45,11 @@ bool ls_nest_take_missing(char *text, size_t size);
 // Returns "PerReplica", "Mirrored" or "MapOutput".
 const char *ls_distributed_kind_name(ls_distributed_kind kind);
 
+// Makes a distributed value like `leaf`, on its devices, of what the function
+// makes of each component.
+ls_nest ls_distributed_map_components(ls_nest leaf, ls_leaf_function function,
+                                      void *user);
+
 // Returns the size of part `part` if `rows` rows are cut into `parts` parts:
 // sizes differ by at most one, larger ones first.
 static inline int64_t ls_part_rows(int64_t rows, int64_t parts, int64_t part) {

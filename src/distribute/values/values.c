@@ -250,21 +250,6 @@ typedef struct mapping {
   void *user;
 } mapping;
 
-static ls_nest map_components(const mapping *m, ls_nest leaf) {
-  ls_allocator *allocator = ls_current_allocator();
-  const size_t count = ls_distributed_count(leaf);
-  LS_OWN_ARRAY(allocator, ls_nest, items, count);
-  LS_OWN_ARRAY(allocator, const char *, devices, count);
-  if (items == NULL || devices == NULL) return ls_fail(ls_out_of_memory());
-  for (size_t i = 0; i < count; ++i) {
-    items[i] = m->function(ls_distributed_component(leaf, i), m->user);
-    const char *device = ls_distributed_device(leaf, i);
-    devices[i] = device[0] == '\0' ? NULL : device;
-  }
-  return ls_nest_distributed_on(ls_distributed_kind_of(leaf), items, devices,
-                                count);
-}
-
 static ls_nest map_leaf(ls_nest leaf, void *user) {
   const mapping *m = user;
   if (leaf.kind != LS_KIND_DISTRIBUTED) return m->function(leaf, m->user);
@@ -272,7 +257,7 @@ static ls_nest map_leaf(ls_nest leaf, void *user) {
     return LS_FAIL(LS_FAILED_PRECONDITION,
                    "a PerReplica is expanded into its components in a replica "
                    "context: a replica has its own only");
-  return map_components(m, leaf);
+  return ls_distributed_map_components(leaf, m->function, m->user);
 }
 
 ls_status ls_distributed_map(ls_nest nest, ls_leaf_function function,

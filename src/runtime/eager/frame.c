@@ -5,6 +5,8 @@
 
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
+#include "base/values/nest_internal.h"
+#include "graph/region.h"
 #include "runtime/eager/eager.h"
 
 static ls_status current_eager(ls_graph **out_graph) {
@@ -48,7 +50,7 @@ typedef struct survivor {
   uint64_t id;
   size_t count;
   const char *device;
-  ls_array *values[16];
+  size_t first;  // Index of its first value in the list.
   ls_status failure;
 } survivor;
 
@@ -57,31 +59,40 @@ typedef struct survivors {
   uint64_t first_id;
   survivor *items;
   size_t count, capacity;
-  bool failed;
+  ls_array **values;  // References; NULL for values of ops that have failed.
+  size_t num_values, values_capacity;
 } survivors;
+
+static ls_status note_node(survivors *list, const ls_node *node) {
+  ls_allocator *allocator = list->graph->allocator;
+  const size_t count = node->num_outputs;
+  LS_RETURN_IF_NO_MEMORY(LS_GROW(allocator, list->values, list->values_capacity,
+                                 list->num_values + count));
+  LS_PUSH_OR_RETURN(allocator, list->items, list->count, list->capacity,
+                    (survivor){.id = node->id,
+                               .count = count,
+                               .device = node->device,
+                               .first = list->num_values,
+                               .failure = ls_status_clone(node->failure)});
+  for (size_t i = 0; i < count; ++i)
+    list->values[list->num_values++] =
+        node->values != NULL ? ls_array_retain(node->values[i]) : NULL;
+  return ls_ok();
+}
 
 static ls_nest note_survivor(ls_nest leaf, void *user) {
   survivors *list = user;
+  if (leaf.kind == LS_KIND_DISTRIBUTED || leaf.kind == LS_KIND_SLICES)
+    return ls_leaf_map_tensors(leaf, note_survivor, user);
   if (leaf.kind != LS_KIND_TENSOR || leaf.as.tensor.graph != list->graph)
-    return ls_none();
+    return ls_nest_retain(leaf);
   ls_node *node = ls_graph_node_of(list->graph, leaf.as.tensor.ref);
-  if (node == NULL || node->id < list->first_id) return ls_none();
+  if (node == NULL || node->id < list->first_id) return leaf;
   for (size_t i = 0; i < list->count; ++i)
-    if (list->items[i].id == node->id) return ls_none();
+    if (list->items[i].id == node->id) return leaf;
   ls_eager_catch_up(leaf.as.tensor.graph, node);
-  if (!LS_GROW(list->graph->allocator, list->items, list->capacity,
-               list->count + 1)) {
-    list->failed = true;
-    return ls_none();
-  }
-  survivor *kept = &list->items[list->count++];
-  *kept = (survivor){.id = node->id,
-                     .count = node->num_outputs,
-                     .device = node->device,
-                     .failure = ls_status_clone(node->failure)};
-  for (size_t i = 0; node->values != NULL && i < kept->count; ++i)
-    kept->values[i] = ls_array_retain(node->values[i]);
-  return ls_none();
+  const ls_status status = note_node(list, node);
+  return ls_status_is_ok(status) ? leaf : ls_fail(status);
 }
 
 static int by_id(const void *a, const void *b) {
@@ -91,18 +102,17 @@ static int by_id(const void *a, const void *b) {
 
 static ls_status note_survivors(const ls_nest *keep, survivors *list) {
   if (keep != NULL) {
-    const ls_nest noted = ls_nest_map(*keep, note_survivor, list);
-    if (ls_nest_is_failed(noted)) list->failed = true;
-    ls_nest_release(noted);
+    LS_OWN(ls_nest, noted) = ls_nest_map(*keep, note_survivor, list);
+    LS_RETURN_IF_ERROR(ls_nest_status(noted));
   }
-  if (list->failed) return ls_out_of_memory();
   if (list->count > 1)
     qsort(list->items, list->count, sizeof(*list->items), by_id);
   return ls_ok();
 }
 
 // Restores a survivor under its old id.
-static ls_status put_back(ls_graph *graph, const survivor *kept) {
+static ls_status put_back(ls_graph *graph, const survivor *kept,
+                          ls_array *const *values) {
   const uint64_t next = graph->next_id;
   const ls_op_spec spec = {.type = LS_OP_CONSTANT};
   graph->next_id = kept->id;
@@ -117,19 +127,19 @@ static ls_status put_back(ls_graph *graph, const survivor *kept) {
   node->values = ls_arena_new_array(&graph->arena, ls_array *, kept->count);
   if (node->values == NULL) return ls_out_of_memory();
   for (size_t i = 0; i < kept->count; ++i) {
-    node->values[i] = ls_array_retain(kept->values[i]);
-    node->outputs[i] = (ls_type){ls_array_dtype(kept->values[i]),
-                                 ls_array_shape(kept->values[i])};
+    node->values[i] = ls_array_retain(values[i]);
+    node->outputs[i] =
+        (ls_type){ls_array_dtype(values[i]), ls_array_shape(values[i])};
   }
   return ls_ok();
 }
 
 static void drop_survivors(survivors *list) {
-  for (size_t i = 0; i < list->count; ++i) {
-    for (size_t k = 0; k < list->items[i].count; ++k)
-      ls_array_release(list->items[i].values[k]);
+  for (size_t i = 0; i < list->num_values; ++i)
+    ls_array_release(list->values[i]);
+  for (size_t i = 0; i < list->count; ++i)
     ls_status_free(list->items[i].failure);
-  }
+  ls_release(list->graph->allocator, list->values);
   ls_release(list->graph->allocator, list->items);
 }
 
@@ -161,7 +171,8 @@ static ls_status drop_all(ls_graph *graph, const ls_frame *frame,
   ls_graph_rollback(graph, back);
   ls_arena_rollback(&graph->arena, frame->arena);
   for (size_t i = 0; i < list->count; ++i)
-    LS_RETURN_IF_ERROR(put_back(graph, &list->items[i]));
+    LS_RETURN_IF_ERROR(
+        put_back(graph, &list->items[i], list->values + list->items[i].first));
   return ls_ok();
 }
 
