@@ -398,11 +398,8 @@ static ls_status call_inline(ls_function *function, const ls_tracer *tracer,
   return ls_nest_give(made, results);
 }
 
-ls_status ls_function_call_by(ls_function *function, const ls_tracer *tracer,
-                              ls_nest args, ls_nest *results) {
-  if (function == NULL) return ls_invalid_argument("the function is NULL");
-  ls_graph *graph = ls_graph_current();
-  if (graph == NULL) return ls_out_of_memory();
+static ls_status call_values(ls_function *function, const ls_tracer *tracer,
+                             ls_graph *graph, ls_nest args, ls_nest *results) {
   if (graph->kind != LS_GRAPH_EAGER || ls_eager_is_recording(graph)) {
     function_enter(function);
     const ls_status inlined =
@@ -423,6 +420,18 @@ ls_status ls_function_call_by(ls_function *function, const ls_tracer *tracer,
   destroy_room(function, room);  // A concurrent call has put its room there.
   function_leave(function);
   return status;
+}
+
+ls_status ls_function_call_by(ls_function *function, const ls_tracer *tracer,
+                              ls_nest args, ls_nest *results) {
+  if (function == NULL) return ls_invalid_argument("the function is NULL");
+  ls_graph *graph = ls_graph_current();
+  if (graph == NULL) return ls_out_of_memory();
+  if (tracer->trace == NULL || !ls_trace_has_others(args))
+    return call_values(function, tracer, graph, args, results);
+  LS_OWN(ls_nest, values) = ls_trace_tensors(args);
+  LS_RETURN_IF_ERROR(ls_nest_status(values));
+  return call_values(function, tracer, graph, values, results);
 }
 
 // ---- Getters ---------------------------------------------------------------

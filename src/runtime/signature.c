@@ -5,6 +5,8 @@
 #include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
 #include "graph/graph.h"
+#include "graph/region.h"
+#include "lockstep/eager.h"
 #include "lockstep/ops.h"
 #include "lockstep/variable.h"
 #include "runtime/eager/eager.h"
@@ -220,20 +222,72 @@ ls_nest ls_trace_parameters(ls_graph *graph, const ls_signature *signature,
   return ls_nest_map(args, to_parameter, &p);
 }
 
-static ls_nest to_constant(ls_nest leaf, void *user) {
-  if (leaf.kind == LS_KIND_ARRAY) return ls_leaf(ls_constant(leaf.as.ref));
-  if (leaf.kind != LS_KIND_DISTRIBUTED) return ls_nest_retain(leaf);
+static ls_nest to_constant(ls_nest leaf, void *user);
+
+// Replaces each component of a distributed leaf.
+static ls_nest map_components(ls_nest leaf, ls_nest (*map)(ls_nest, void *),
+                              void *user) {
   const size_t count = ls_distributed_count(leaf);
   ls_allocator *allocator = ls_graph_current()->allocator;
   LS_OWN_ARRAY(allocator, ls_nest, items, count);
   if (items == NULL) return ls_fail(ls_out_of_memory());
   for (size_t i = 0; i < count; ++i)
-    items[i] = to_constant(ls_distributed_component(leaf, i), user);
+    items[i] = map(ls_distributed_component(leaf, i), user);
   return ls_nest_distributed(ls_distributed_kind_of(leaf), items, count);
+}
+
+static ls_nest to_constant(ls_nest leaf, void *user) {
+  if (leaf.kind == LS_KIND_ARRAY) return ls_leaf(ls_constant(leaf.as.ref));
+  return leaf.kind == LS_KIND_DISTRIBUTED
+             ? map_components(leaf, to_constant, user)
+             : ls_nest_retain(leaf);
 }
 
 ls_nest ls_trace_constants(ls_nest args) {
   return ls_nest_map(args, to_constant, NULL);
+}
+
+// Returns true for a component that a trace takes without a conversion.
+static bool is_value(ls_nest component) {
+  return component.kind == LS_KIND_TENSOR || component.kind == LS_KIND_ARRAY;
+}
+
+bool ls_trace_has_others(ls_nest args) {
+  for (size_t i = 0; i < ls_nest_count(args); ++i)
+    if (ls_trace_has_others(ls_nest_item(args, i))) return true;
+  for (size_t i = 0; i < ls_distributed_count(args); ++i)
+    if (!is_value(ls_distributed_component(args, i))) return true;
+  return false;
+}
+
+// Makes a component a tensor, or an array if the graph's values are kept by a
+// frame that ends.
+static ls_nest to_tensor(ls_nest component, void *user) {
+  ls_tensor made;
+  ls_array *value = NULL;
+  if (is_value(component)) return ls_nest_retain(component);
+  LS_RETURN_FAILED_IF_ERROR(ls_status_annotate(
+      ls_region_tensor(component, &made), "in a distributed argument"));
+  if (!*(const bool *)user) return ls_leaf(made);
+  LS_RETURN_FAILED_IF_ERROR(ls_tensor_value(made, &value));
+  return ls_nest_array(value);
+}
+
+static ls_nest to_tensors(ls_nest leaf, void *user) {
+  for (size_t i = 0; i < ls_distributed_count(leaf); ++i)
+    if (ls_distributed_component(leaf, i).kind != LS_KIND_NONE)
+      return map_components(leaf, to_tensor, user);
+  return leaf.kind == LS_KIND_DISTRIBUTED ? ls_none() : ls_nest_retain(leaf);
+}
+
+ls_nest ls_trace_tensors(ls_nest args) {
+  const ls_graph *graph = ls_graph_current();
+  bool ends = graph->kind == LS_GRAPH_EAGER && !ls_eager_is_recording(graph);
+  if (!ends) return ls_nest_map(args, to_tensors, &ends);
+  LS_RETURN_FAILED_IF_ERROR(ls_frame_begin());
+  const ls_nest made = ls_nest_map(args, to_tensors, &ends);
+  ls_status_free(ls_frame_end(NULL));  // Succeeds: the frame is open.
+  return made;
 }
 
 // ---- Results ---------------------------------------------------------------

@@ -53,6 +53,13 @@ ls_nest ls_trace_parameters(ls_graph *graph, const ls_signature *signature,
                             ls_nest args);
 // Replaces arrays among the arguments by constants of the current graph.
 ls_nest ls_trace_constants(ls_nest args);
+// Returns true if a distributed leaf has components that are neither arrays nor
+// tensors.
+bool ls_trace_has_others(ls_nest args);
+// Replaces such components by tensors of the current graph, or in eager by
+// arrays: host scalars are i32 or f32, variables are read. A leaf whose
+// components are all none becomes none.
+ls_nest ls_trace_tensors(ls_nest args);
 // Makes the tensors of a nest the results of a function's graph, in flattening
 // order; of a distributed leaf its components.
 ls_status ls_trace_set_results(ls_graph *graph, ls_nest results);
