@@ -87,6 +87,23 @@ static void all_have_the_mean_of_integers(tpu_run *run) {
   }
 }
 
+// Sums beyond the integers' type do not wrap.
+static void all_have_the_mean_of_narrow_integers(tpu_run *run) {
+  for (int r = 0; r < tpu_run_replicas(run); ++r) {
+    assert_int_equal(ls_array_dtype(tpu_run_array(run, r, 1)), LS_DTYPE_F32);
+    assert_true(tpu_run_number(run, r, 1, 0) == 100);
+    assert_true(tpu_run_number(run, r, 2, 0) == 100);
+  }
+}
+
+static void all_have_the_mean_of_large_integers(tpu_run *run) {
+  for (int r = 0; r < tpu_run_replicas(run); ++r) {
+    assert_int_equal(ls_array_dtype(tpu_run_array(run, r, 1)), LS_DTYPE_F64);
+    assert_true(tpu_run_number(run, r, 1, 0) == 2e9);
+    assert_true(tpu_run_number(run, r, 2, 0) == 2e9);
+  }
+}
+
 static const double counted[] = {1, 2, 3, 4, 5, 6, 7, 8};
 
 // Of 16-bit floats both are rounded once, from f32.
@@ -121,6 +138,8 @@ static ls_status strategy_reduce_by_max(ls_strategy *s, ls_nest value,
 TEST(replicas_reduce_together) {
   LS_SPEC("T173 T176");
   static const double halves[] = {256, 257, 1, 2, 3, 4, 5, 6};
+  static const double hundreds[] = {100, 100, 100, 100, 100, 100, 100, 100};
+  static const double large[] = {2e9, 2e9, 2e9, 2e9, 2e9, 2e9, 2e9, 2e9};
   static const across both = reduce_both, by_max = reduce_by_max,
                       strategy_by_max = strategy_reduce_by_max;
   tpu_step step = {
@@ -129,6 +148,11 @@ TEST(replicas_reduce_together) {
   step.numbers = counted;
   step.dtype = LS_DTYPE_I32;
   tpu_run_all(&step, all_have_the_mean_of_integers);
+  step.numbers = large;
+  tpu_run_all(&step, all_have_the_mean_of_large_integers);
+  step.numbers = hundreds;
+  step.dtype = LS_DTYPE_I8;
+  tpu_run_all(&step, all_have_the_mean_of_narrow_integers);
   step.numbers = halves;
   step.dtype = LS_DTYPE_BF16;
   tpu_run_all(&step, all_have_what_is_rounded_once);

@@ -53,14 +53,16 @@ static ls_status own_value(ls_nest leaf, ls_tensor *out_tensor) {
              : ls_distributed_as_tensor(leaf, out_tensor);
 }
 
-// Reduces over replicas; a mean of 16-bit floats is rounded once.
+// Reduces over replicas; a mean of 16-bit floats is rounded once, one of
+// integers is summed in i64.
 static ls_tensor values_reduce_together(ls_reduce_op op, ls_tensor x) {
   if (op == LS_REDUCE_SUM) return ls_cross_replica_sum(x, NULL);
   const ls_dtype dtype = ls_tensor_dtype(x);
-  if (ls_is_half(dtype)) x = ls_convert(x, LS_DTYPE_F32);
+  x = ls_is_half(dtype) ? ls_convert(x, LS_DTYPE_F32) : ls_widen_integers(x);
   x = ls_mean_of_sum(ls_cross_replica_sum(x, NULL),
                      (double)ls_context_replicas(), false);
-  return ls_is_half(dtype) ? ls_convert(x, dtype) : x;
+  const ls_dtype mean = ls_mean_dtype(dtype);
+  return ls_tensor_dtype(x) == mean ? x : ls_convert(x, mean);
 }
 
 static ls_status reduce_in_computation(ls_reduce_op op, ls_nest leaf,
