@@ -5,6 +5,7 @@
 #include "lockstep/variable_parts.h"
 
 #include "distribute/own.h"
+#include "support/function.h"
 #include "support/values.h"
 #include "support/variables.h"
 
@@ -84,6 +85,40 @@ TEST(scattered_rows_are_aggregated) {
     ls_nest_release(run_on(strategy, scatter_in_replica, ls_none(), &s));
     for (size_t i = 0; i < 2; ++i)
       expect_rows(v, i, cases[c].rows[i]);
+  }
+}
+
+// ---- Means of 16-bit floats ------------------------------------------------
+static ls_nest scatter_half(ls_nest args, void *user) {
+  (void)args;
+  const ls_tensor row = ls_reshape(ls_replica_id(), LS_SHAPE(1));
+  return ls_leaf(ls_variable_scatter(
+      user, LS_SCATTER_ADD, row,
+      ls_broadcast(ls_scalar(LS_DTYPE_BF16, 5.9375), LS_SHAPE(1))));
+}
+
+TEST(a_mean_of_16_bit_rows_is_rounded_once) {
+  LS_SPEC("V119");
+  LS_OWN(ls_strategy, strategy) = mirrored_of(3);
+  for (int traced = 0; traced < 2; ++traced) {
+    LS_OWN(ls_variable, v) = NULL;
+    LS_OWN(ls_array, zeros) =
+        array_of(LS_DTYPE_BF16, LS_SHAPE(3), (double[]){0, 0, 0});
+    {
+      LS_STRATEGY_SCOPE(strategy);
+      expect_ok(ls_variable_create(
+          &(ls_variable_options){.name = "rows",
+                                 .initial_array = zeros,
+                                 .aggregation = LS_AGGREGATION_MEAN},
+          &v));
+    }
+    LS_OWN(ls_function, function) = unnamed_function(scatter_half, v);
+    LS_OWN(ls_nest, result) = strategy_results(
+        strategy, traced ? ls_traced(function) : ls_plain(scatter_half, v),
+        ls_none());
+    // A third is 0.33398 in bf16, which makes 1.984375.
+    const double third = 1.9765625;
+    expect_rows(v, 0, (double[]){third, third, third});
   }
 }
 

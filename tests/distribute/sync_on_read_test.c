@@ -99,6 +99,22 @@ TEST(a_sum_is_dealt_out_by_an_assignment) {
   }
 }
 
+TEST(a_sum_of_narrow_integers_is_dealt_out_by_many) {
+  // 200 is no i8: one divided by 127 would be 200 in all.
+  LS_OWN(ls_strategy, strategy) = mirrored_of(200);
+  LS_OWN(ls_variable, v) =
+      variable_in(strategy, (variable_kind){.dtype = LS_DTYPE_I8,
+                                            .synchronization = ON_READ,
+                                            .aggregation = SUM});
+  LS_STRATEGY_SCOPE(strategy);
+  expect_ok(
+      ls_tensor_status(ls_variable_assign(v, ls_scalar(LS_DTYPE_I8, 127))));
+  assert_true(number_of(ls_leaf(ls_variable_read(v))) == 0);
+  expect_ok(
+      ls_tensor_status(ls_variable_assign(v, ls_scalar(LS_DTYPE_I8, -128))));
+  assert_true(number_of(ls_leaf(ls_variable_read(v))) == 0);
+}
+
 TEST(a_sum_cannot_be_added_to_across_replicas) {
   LS_SPEC("V110 V111");
   LS_OWN(ls_strategy, strategy) = mirrored_of(2);

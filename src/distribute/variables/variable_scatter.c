@@ -82,14 +82,20 @@ static ls_status aggregate_argument(const scattering *s, ls_nest leaf,
              : ls_gather_tensors(each, all, 0, out_tensor);
 }
 
+// Scales the gathered values for a mean; 16-bit floats are scaled in f32.
+static ls_tensor scaled_for_mean(const scattering *s, ls_tensor updates) {
+  return s->variable->aggregation == LS_AGGREGATION_MEAN
+             ? ls_mean_of_sum(updates, (double)s->variable->num_components,
+                              false)
+             : updates;
+}
+
 // Joins the deltas of all replicas; for a mean, scales their values.
 static ls_status aggregate_delta(const scattering *s, ls_nest args,
                                  ls_tensor *indices, ls_tensor *updates) {
-  const ls_variable *variable = s->variable;
   LS_RETURN_IF_ERROR(aggregate_argument(s, ls_nest_item(args, 0), indices));
   LS_RETURN_IF_ERROR(aggregate_argument(s, ls_nest_item(args, 1), updates));
-  if (variable->aggregation == LS_AGGREGATION_MEAN)
-    *updates = ls_mul_scalar(*updates, 1.0 / (double)variable->num_components);
+  *updates = scaled_for_mean(s, *updates);
   return ls_made_status(*updates);
 }
 
@@ -122,8 +128,7 @@ static ls_status scatter_in_trace(const scattering *s, const ls_place *place,
     indices = ls_all_gather(indices, 0);
     updates = ls_all_gather(updates, 0);
   }
-  if (aggregation == LS_AGGREGATION_MEAN)
-    updates = ls_mul_scalar(updates, 1.0 / (double)s->variable->num_components);
+  updates = scaled_for_mean(s, updates);
   *out_value = ls_leaf(ls_same_note(
       ls_variable_scatter_op(s->variable, s->op, indices, updates)));
   return ls_made_status(out_value->as.tensor);

@@ -11,6 +11,7 @@
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "base/values/numbers.h"
 #include "distribute/context/context.h"
 #include "distribute/cross_device/cross_device.h"
 #include "distribute/values/values.h"
@@ -119,8 +120,7 @@ static ls_status write_each(const ls_writing *w, ls_nest value,
 static bool writes_once(const ls_writing *w, ls_nest value) {
   ls_runtime_state *state =
       ls_runtime_slot(w->variable->runtime, LS_SLOT_RUNTIME);
-  if (!in_eager() || ls_has_components(value) || state == NULL)
-    return false;
+  if (!in_eager() || ls_has_components(value) || state == NULL) return false;
   return w->op == LS_OP_ASSIGN || ls_store_is_shared(state->store, w->variable);
 }
 
@@ -298,8 +298,12 @@ ls_status ls_share_of_sum(const ls_variable *variable, ls_nest value,
                           ls_nest *out_share) {
   ls_tensor x;
   LS_RETURN_IF_ERROR(ls_value_as_tensor(variable, value, &x));
-  x = ls_div(x,
-             ls_scalar(variable->type.dtype, (double)variable->num_components));
+  // Divides in i64 or f32, where the number of components is exact.
+  const ls_dtype dtype = variable->type.dtype;
+  x = ls_is_half(dtype) ? ls_convert(x, LS_DTYPE_F32) : ls_widen_integers(x);
+  const ls_dtype wide = ls_tensor_dtype(x);
+  x = ls_div(x, ls_scalar(wide, (double)variable->num_components));
+  if (wide != dtype) x = ls_convert(x, dtype);
   *out_share = ls_leaf(x);
   return ls_made_status(x);
 }
@@ -356,8 +360,7 @@ static ls_status write_on_read(const ls_writing *w, ls_nest value,
       status = write_on_read_across(w, value, out_value);
     return ls_cross_replica_end(&crossing, status, out_value);
   }
-  if (ls_has_components(value))
-    return ls_write_refuse_parts(w, "in a replica");
+  if (ls_has_components(value)) return ls_write_refuse_parts(w, "in a replica");
   return place.kind == LS_PLACE_TRACE
              ? write_in_trace(w, &place, value, out_value)
              : write_one(w, w->variable->components[place.index], value,
