@@ -147,6 +147,24 @@ TEST(values_are_of_all_examples) {
     }
 }
 
+TEST(rows_of_weight_0_do_not_count_whatever_they_hold) {
+  LS_SPEC("E214");
+  static data d;
+  fill(&d, true);
+  LS_OWN_BEGUN(fixture, f, begin, true);
+  for (int i = 0; i < EXAMPLES; ++i)
+    if (d.weights[i] == 0) {
+      d.values[i] = i % 2 ? NAN : INFINITY;
+      d.scores[i] = i % 3 ? NAN : -INFINITY;
+    }
+  update(&f, &d, 0, EXAMPLES);
+  for (size_t i = 0; i < METRICS; ++i) {
+    const double most = i == 5 ? 2e-3 : 1e-6;
+    assert_true(fabs(value_of(&f, i) - d.wanted[i]) <=
+                most * fabs(d.wanted[i]));
+  }
+}
+
 TEST(what_was_seen_is_local) {
   LS_SPEC("E212");
   LS_OWN_BEGUN(fixture, f, begin, false);

@@ -128,11 +128,21 @@ static ls_tensor add_up(ls_tensor values, ls_tensor weights) {
   return ls_reduce_sum(ls_mul(as_f64(values), weights), LS_ALL_AXES);
 }
 
+// Adds the same up, leaving out values of weight 0: those of padded rows may be
+// NaN or infinite.
+static ls_tensor add_present(ls_tensor values, ls_tensor weights,
+                             ls_tensor each) {
+  if (!metrics_is_given(weights) || !ls_dtype_is_float(ls_tensor_dtype(values)))
+    return add_up(values, each);
+  const ls_tensor zeros = ls_broadcast_like(ls_scalar(LS_DTYPE_F64, 0), values);
+  return add_up(ls_select(ls_equal(each, zeros), zeros, as_f64(values)), each);
+}
+
 static ls_nest mean_metric(ls_tensor values, ls_tensor weights,
                            ls_tensor (*value_of)(const ls_tensor *sums)) {
   static const char *const names[] = {"total", "count"};
   const ls_tensor each = weights_like(weights, values);
-  const ls_tensor batch[] = {add_up(values, each),
+  const ls_tensor batch[] = {add_present(values, weights, each),
                              ls_reduce_sum(each, LS_ALL_AXES)};
   return make_metric(names, batch, 2, value_of);
 }
@@ -140,7 +150,8 @@ static ls_nest mean_metric(ls_tensor values, ls_tensor weights,
 ls_nest ls_metric_sum(ls_tensor values, ls_tensor weights, const char *name) {
   static const char *const names[] = {"total"};
   LS_NAME_SCOPE(name != NULL ? name : "sum");
-  const ls_tensor batch[] = {add_up(values, weights_like(weights, values))};
+  const ls_tensor batch[] = {
+      add_present(values, weights, weights_like(weights, values))};
   return make_metric(names, batch, 1, first_of);
 }
 
