@@ -273,6 +273,31 @@ TEST(weights_weigh) {
                   LS_INVALID_ARGUMENT, wrong[i].says);
 }
 
+TEST(weights_are_checked_for_one_value_too) {
+  LS_SPEC("M183");
+  static const double ones[] = {1, 1, 1}, some[] = {0, 3, 1}, none[3] = {0};
+  static const double negative[] = {1, -1, 1};
+  LS_OWN(ls_strategy, strategy) = mirrored_of(3);
+  const ls_nest x = ls_leaf(scalar_of(4));
+  assert_true(number_of(reduced(strategy, LS_REDUCE_MEAN, x,
+                                &(ls_reduce_options){.weights = some,
+                                                     .num_weights = 3})) == 4);
+  assert_true(isnan(number_of(
+      reduced(strategy, LS_REDUCE_MEAN, x,
+              &(ls_reduce_options){.weights = none, .num_weights = 3}))));
+  ls_nest made = ls_none();
+  expect_status(ls_strategy_reduce_with(
+                    strategy, LS_REDUCE_MEAN, x,
+                    &(ls_reduce_options){.weights = ones, .num_weights = 2},
+                    &made),
+                LS_INVALID_ARGUMENT, "2 weights for 3");
+  expect_status(ls_strategy_reduce_with(
+                    strategy, LS_REDUCE_MEAN, x,
+                    &(ls_reduce_options){.weights = negative, .num_weights = 3},
+                    &made),
+                LS_INVALID_ARGUMENT, "weight 1 is -1");
+}
+
 // ---- Destinations ----------------------------------------------------------
 static const char *device_of(ls_nest leaf) {
   return ls_op_device(ls_tensor_op(ls_nest_tensor(leaf, 0)));

@@ -163,6 +163,11 @@ ls_status ls_sum_within(ls_reduce_op op, ls_nest leaf,
 //   LS_INVALID_ARGUMENT  wrong number of weights, or a negative one
 ls_status ls_weigh(ls_nest leaf, const ls_reduce_options *options,
                    ls_within *out_within);
+// Makes the weighted mean of a value that is the same on all replicas: the
+// value itself, or NaN if all weights are 0.
+//   LS_INVALID_ARGUMENT  wrong number of weights, or a negative one
+ls_status ls_weigh_one(ls_nest leaf, const ls_reduce_options *options,
+                       int32_t num_replicas, ls_nest *out_value);
 // Makes the result from the sum over all components. It is a tensor, and the
 // caller owns it.
 ls_status ls_finish_within(ls_reduce_op op, const ls_within *within,

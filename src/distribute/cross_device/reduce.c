@@ -126,6 +126,8 @@ ls_status ls_reduce_one_value(const ls_strategy_reduction *r, ls_nest leaf,
     LS_RETURN_IF_ERROR(ls_distributed_as_tensor(leaf, &tensor));
     leaf = ls_leaf(tensor);
   }
+  if (!ls_has_axes(r) && r->options->weights != NULL)
+    return ls_weigh_one(leaf, r->options, r->strategy->num_replicas, out_value);
   if (ls_has_axes(r) || (sum && leaf.kind == LS_KIND_TENSOR)) {
     LS_OWN(ls_nest, wrapped) = ls_none();
     LS_RETURN_IF_ERROR(ls_wrap_one(r->strategy, leaf, &wrapped));

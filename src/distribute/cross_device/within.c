@@ -175,6 +175,21 @@ ls_status ls_weigh(ls_nest leaf, const ls_reduce_options *options,
   return ls_ok();
 }
 
+ls_status ls_weigh_one(ls_nest leaf, const ls_reduce_options *options,
+                       int32_t num_replicas, ls_nest *out_value) {
+  double total = 0;
+  ls_within within = {0};
+  LS_RETURN_IF_ERROR(check_weights(options->weights, options->num_weights,
+                                   (size_t)num_replicas, &total));
+  if (total > 0) {
+    *out_value = ls_nest_retain(leaf);
+    return ls_nest_status(leaf);
+  }
+  LS_RETURN_IF_ERROR(ls_region_tensor(leaf, &within.like));
+  within.dtype = ls_tensor_dtype(within.like);
+  return ls_finish_within(LS_REDUCE_MEAN, &within, ls_none(), out_value);
+}
+
 // ---- After the sum over replicas -------------------------------------------
 // Divides a sum by a number of elements that is known only at run time.
 static ls_tensor late_mean(const ls_within *within, ls_tensor sum) {
