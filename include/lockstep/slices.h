@@ -8,6 +8,9 @@
 // (ls_indexed_slices makes such a value as a tensor of a graph, which any op
 // takes; a leaf of slices passes through reductions without becoming dense.)
 //
+// A function that replicas trace takes and returns them while a graph is being
+// built. In eager its arguments and results are arrays: the parts.
+//
 // Threads: a value of slices never changes; the rules of its tensors apply to
 // it.
 #ifndef LOCKSTEP_SLICES_H_

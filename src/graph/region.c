@@ -6,6 +6,7 @@
 #include "base/values/nest_internal.h"
 #include "graph/graph.h"
 #include "graph/layers.h"
+#include "graph/slices.h"
 #include "lockstep/distributed.h"
 
 ls_status ls_region_tensor(ls_nest leaf, ls_tensor *out_tensor) {
@@ -99,6 +100,8 @@ static ls_status add_result(result_state *state, ls_nest leaf) {
 
 static ls_nest take_result(ls_nest leaf, void *user) {
   result_state *state = user;
+  if (state->graph->is_replica && ls_leaf_is_slices(leaf))
+    return ls_slices_map(leaf, take_result, user);
   if (leaf.kind == LS_KIND_DISTRIBUTED) return take_components(leaf, state);
   if (leaf.kind == LS_KIND_NONE || leaf.kind == LS_KIND_OP ||
       leaf.kind == LS_KIND_OBJECT)

@@ -34,9 +34,4 @@ ls_status ls_region_parameters(ls_graph *graph, ls_nest like,
 // constants. Fails for other kinds.
 ls_status ls_region_tensor(ls_nest leaf, ls_tensor *out_tensor);
 
-// Maps the tensors that a leaf consists of: components of a distributed value
-// and parts of slices. Other leaves are given to the function themselves.
-ls_nest ls_leaf_map_tensors(ls_nest leaf, ls_leaf_function function,
-                            void *user);
-
 #endif  // LS_GRAPH_REGION_H_

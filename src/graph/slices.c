@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/slices.h"
 
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
-#include "graph/region.h"
+#include "graph/slices.h"
 #include "lockstep/distributed.h"
 #include "lockstep/object.h"
 
@@ -72,42 +73,6 @@ ls_status ls_slices_parts_of(ls_nest leaf, ls_slices_parts *out_parts) {
   return ls_ok();
 }
 
-// Maps one tensor of slices, which may be absent.
-static ls_nest map_part(ls_tensor part, ls_leaf_function function, void *user) {
-  return part.ref == 0 ? ls_none() : function(ls_leaf(part), user);
-}
-
-static ls_nest map_slices(const slices *s, ls_leaf_function function,
-                          void *user) {
-  const ls_nest parts[] = {map_part(s->indices, function, user),
-                           map_part(s->dense_shape, function, user)};
-  const ls_nest values = ls_leaf_map_tensors(s->values, function, user);
-  if (!ls_nest_is_failed(parts[0]) && !ls_nest_is_failed(parts[1]))
-    return ls_nest_slices(values, parts[0].as.tensor, parts[1].as.tensor);
-  ls_nest_release(values);
-  ls_nest_release(parts[ls_nest_is_failed(parts[0])]);
-  return parts[!ls_nest_is_failed(parts[0])];
-}
-
-typedef struct leaf_map {
-  ls_leaf_function function;
-  void *user;
-} leaf_map;
-
-static ls_nest map_component(ls_nest component, void *user) {
-  const leaf_map *map = user;
-  return ls_leaf_map_tensors(component, map->function, map->user);
-}
-
-ls_nest ls_leaf_map_tensors(ls_nest leaf, ls_leaf_function function,
-                            void *user) {
-  const slices *s = slices_of(leaf);
-  if (s != NULL) return map_slices(s, function, user);
-  if (leaf.kind != LS_KIND_DISTRIBUTED) return function(leaf, user);
-  return ls_distributed_map_components(leaf, map_component,
-                                       &(leaf_map){function, user});
-}
-
 bool ls_nest_has_slices(ls_nest nest) {
   if (nest.kind == LS_KIND_SLICES) return true;
   for (size_t i = 0; i < ls_nest_count(nest); ++i)
@@ -118,4 +83,98 @@ bool ls_nest_has_slices(ls_nest nest) {
          ls_nest_has_slices(ls_distributed_component(nest, sparse)))
     ++sparse;
   return count > 0 && sparse == count;
+}
+
+// ---- Parts as leaves -------------------------------------------------------
+enum { INDICES, VALUES, SHAPE, NUM_PARTS };
+
+bool ls_leaf_is_slices(ls_nest leaf) {
+  return !ls_nest_is_node(leaf) && ls_nest_has_slices(leaf);
+}
+
+static const char *device_of(ls_nest leaf, size_t i) {
+  const char *device = ls_distributed_device(leaf, i);
+  return device[0] == '\0' ? NULL : device;
+}
+
+static ls_status one_part(ls_nest leaf, size_t part, ls_nest *out_part) {
+  const slices *s = slices_of(leaf);
+  *out_part = ls_none();
+  if (s == NULL || s->values.kind != LS_KIND_TENSOR)
+    return ls_unimplemented(
+        "%s is taken apart, which is for slices of a tensor: "
+        "ls_slices_parts_of flattens slices of slices",
+        LS_NEST_TEXT(leaf));
+  if (part == SHAPE && s->dense_shape.ref == 0) return ls_ok();
+  *out_part = part == VALUES
+                  ? s->values
+                  : ls_leaf(part == INDICES ? s->indices : s->dense_shape);
+  return ls_ok();
+}
+
+// Makes a leaf of one part: a tensor, or a tensor for each replica; none if
+// there is no such part.
+static ls_status part_leaf(ls_nest leaf, size_t part, ls_nest *out_leaf) {
+  const size_t count = ls_distributed_count(leaf);
+  if (leaf.kind != LS_KIND_DISTRIBUTED) return one_part(leaf, part, out_leaf);
+  LS_OWN_ARRAY_OR_RETURN(ls_current_allocator(), ls_nest, items, count);
+  LS_OWN_ARRAY_OR_RETURN(ls_current_allocator(), const char *, devices, count);
+  for (size_t i = 0; i < count; ++i) {
+    LS_RETURN_IF_ERROR(
+        one_part(ls_distributed_component(leaf, i), part, &items[i]));
+    devices[i] = device_of(leaf, i);
+    if (items[i].kind != items[0].kind)
+      return ls_unimplemented(
+          "slices with a dense shape on some replicas and without on others");
+  }
+  if (items[0].kind == LS_KIND_NONE) return ls_ok();
+  return ls_take_nest(ls_nest_distributed_on(ls_distributed_kind_of(leaf),
+                                             items, devices, count),
+                      out_leaf);
+}
+
+static ls_nest slices_of_tensors(ls_nest indices, ls_nest values,
+                                 ls_nest shape) {
+  return ls_nest_slices(ls_nest_retain(values), indices.as.tensor,
+                        shape.kind == LS_KIND_TENSOR ? shape.as.tensor
+                                                     : (ls_tensor){0});
+}
+
+static ls_nest slices_of_parts(const ls_nest *parts) {
+  const ls_nest values = parts[VALUES];
+  const size_t count = ls_distributed_count(values);
+  if (values.kind == LS_KIND_NONE) return ls_none();
+  if (values.kind != LS_KIND_DISTRIBUTED)
+    return slices_of_tensors(parts[INDICES], values, parts[SHAPE]);
+  LS_OWN_ARRAY(ls_current_allocator(), ls_nest, items, count);
+  LS_OWN_ARRAY(ls_current_allocator(), const char *, devices, count);
+  if (items == NULL || devices == NULL) return ls_fail(ls_out_of_memory());
+  for (size_t i = 0; i < count; ++i) {
+    items[i] = slices_of_tensors(ls_distributed_component(parts[INDICES], i),
+                                 ls_distributed_component(values, i),
+                                 parts[SHAPE].kind == LS_KIND_DISTRIBUTED
+                                     ? ls_distributed_component(parts[SHAPE], i)
+                                     : ls_none());
+    devices[i] = device_of(values, i);
+  }
+  return ls_nest_distributed_on(ls_distributed_kind_of(values), items, devices,
+                                count);
+}
+
+ls_nest ls_slices_map(ls_nest leaf, ls_leaf_function map, void *user) {
+  ls_nest mapped[NUM_PARTS] = {ls_none(), ls_none(), ls_none()};
+  ls_nest made = ls_none();
+  for (size_t i = 0; i < NUM_PARTS && !ls_nest_is_failed(made); ++i) {
+    LS_OWN(ls_nest, part) = ls_none();
+    const ls_status status = part_leaf(leaf, i, &part);
+    if (!ls_status_is_ok(status))
+      made = ls_fail(status);
+    else if (part.kind != LS_KIND_NONE)
+      mapped[i] = map(part, user);
+    if (ls_nest_is_failed(mapped[i])) made = ls_nest_retain(mapped[i]);
+  }
+  if (!ls_nest_is_failed(made)) made = slices_of_parts(mapped);
+  for (size_t i = 0; i < NUM_PARTS; ++i)
+    ls_nest_release(mapped[i]);
+  return made;
 }

@@ -8,6 +8,7 @@
 #include "graph/context.h"
 #include "graph/region.h"
 #include "lockstep/function_plan.h"
+#include "lockstep/slices.h"
 #include "runtime/eager/eager.h"
 #include "runtime/own.h"
 #include "runtime/signature.h"
@@ -234,6 +235,9 @@ static ls_status trace_into(ls_function *function, const ls_tracer *tracer,
           tracer, t->graph, &function->options, parameters, &t->results);
   end_callback(function);
   LS_RETURN_IF_ERROR(status);
+  if (ls_nest_has_slices(t->results))
+    return ls_unimplemented("slices as a result of a run in eager: return "
+                            "their indices and values");
   if (tracer->trace != NULL)
     LS_RETURN_IF_ERROR(ls_trace_set_results(t->graph, t->results));
   return compile_trace(function, t);

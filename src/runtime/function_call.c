@@ -5,7 +5,8 @@
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
-#include "graph/region.h"
+#include "base/values/nest_internal.h"
+#include "graph/slices.h"
 #include "graph/variables/variable.h"
 #include "lockstep/function_plan.h"
 #include "runtime/function.h"
@@ -76,8 +77,9 @@ static ls_status group_effects(const ls_graph *graph, size_t first,
 
 static ls_nest with_effects(ls_nest leaf, void *user) {
   const ls_op *effects = user;
-  if (leaf.kind == LS_KIND_DISTRIBUTED || leaf.kind == LS_KIND_SLICES)
-    return ls_leaf_map_tensors(leaf, with_effects, user);
+  if (leaf.kind == LS_KIND_SLICES) return ls_slices_map(leaf, with_effects, user);
+  if (leaf.kind == LS_KIND_DISTRIBUTED)
+    return ls_distributed_map_components(leaf, with_effects, user);
   if (leaf.kind == LS_KIND_OP)
     return ls_nest_op(ls_group((ls_op[]){leaf.as.op, *effects}, 2, NULL));
   if (leaf.kind != LS_KIND_TENSOR) return ls_nest_retain(leaf);

@@ -249,7 +249,8 @@ ls_nest ls_trace_constants(ls_nest args) {
 
 // Returns true for a component that a trace takes without a conversion.
 static bool is_value(ls_nest component) {
-  return component.kind == LS_KIND_TENSOR || component.kind == LS_KIND_ARRAY;
+  return component.kind == LS_KIND_TENSOR || component.kind == LS_KIND_ARRAY ||
+         component.kind == LS_KIND_SLICES;
 }
 
 bool ls_trace_has_others(ls_nest args) {

@@ -12,6 +12,7 @@
 #include "lockstep/handles.h"
 #include "lockstep/ops.h"
 #include "lockstep/regroup.h"
+#include "lockstep/slices.h"
 #include "lockstep/strategy_extended.h"
 #include "support/function.h"
 #include "support/placed.h"
@@ -133,6 +134,37 @@ static ls_status reduce_by_max(ls_strategy *s, ls_nest value, ls_nest *out) {
 static ls_status strategy_reduce_by_max(ls_strategy *s, ls_nest value,
                                         ls_nest *out) {
   return ls_strategy_reduce(s, LS_REDUCE_MAX, value, out);
+}
+
+// ---- Slices ----------------------------------------------------------------
+static ls_nest all_reduce_slices(ls_nest args, void *user) {
+  const ls_tensor x = ls_reshape(ls_nest_tensor(args, 0), LS_SHAPE(1));
+  LS_OWN(ls_nest, own) = ls_nest_slices(
+      ls_leaf(x), ls_reshape(ls_replica_id(), LS_SHAPE(1)), (ls_tensor){0});
+  LS_OWN(ls_nest, all) = ls_replica_all_reduce(
+      ls_replica_context(), *(const ls_reduce_op *)user, own);
+  ls_slices_parts parts;
+  const ls_status status = ls_slices_parts_of(all, &parts);
+  return ls_status_is_ok(status)
+             ? LS_TUPLE(ls_leaf(parts.indices), ls_leaf(parts.values))
+             : ls_fail(status);
+}
+
+static void all_have_all_rows(tpu_run *run) {
+  const int n = tpu_run_replicas(run);
+  for (int r = 0; r < n; ++r)
+    for (int i = 0; i < n; ++i) {
+      assert_true(tpu_run_number(run, r, 0, i) == i);
+      assert_true(tpu_run_number(run, r, 1, i) == i + 1);
+    }
+}
+
+TEST(replicas_all_reduce_slices) {
+  static const ls_reduce_op sum = LS_REDUCE_SUM;
+  const tpu_step step = {.fn = all_reduce_slices,
+                         .user = (void *)(uintptr_t)&sum,
+                         .numbers = counted};
+  tpu_run_all(&step, all_have_all_rows);
 }
 
 TEST(replicas_reduce_together) {

@@ -16,6 +16,7 @@
 #include "distribute/values/values.h"
 #include "graph/flow.h"
 #include "graph/make/make.h"
+#include "lockstep/slices.h"
 #include "lockstep/strategy_extended.h"
 #include "runtime/ranks.h"
 
@@ -372,8 +373,25 @@ static bool is_sum_or_mean(ls_reduce_op op) {
   return op == LS_REDUCE_SUM || op == LS_REDUCE_MEAN;
 }
 
+// Gathers the indices and values of all replicas; for a mean, scales the
+// values.
+static ls_nest all_reduce_slices(ls_nest leaf, ls_reduce_op op) {
+  ls_slices_parts parts;
+  LS_RETURN_FAILED_IF_ERROR(ls_slices_parts_of(leaf, &parts));
+  const ls_tensor indices = ls_all_gather(parts.indices, 0);
+  ls_tensor values = ls_all_gather(parts.values, 0);
+  if (op == LS_REDUCE_MEAN)
+    values = ls_same_note(
+        ls_mean_of_sum(values, (double)ls_context_replicas(), false));
+  LS_RETURN_FAILED_IF_ERROR(ls_made_status(indices));
+  LS_RETURN_FAILED_IF_ERROR(ls_made_status(values));
+  return ls_nest_slices(ls_leaf(values), indices, parts.dense_shape);
+}
+
 static ls_nest all_reduce_leaf(ls_nest leaf, void *user) {
   ls_tensor x;
+  if (leaf.kind == LS_KIND_SLICES)
+    return all_reduce_slices(leaf, *(const ls_reduce_op *)user);
   const ls_status status = ls_distributed_as_tensor(leaf, &x);
   return ls_status_is_ok(status)
              ? ls_leaf(ls_all_reduce(*(const ls_reduce_op *)user, x))

@@ -15,6 +15,7 @@
 #include "graph/compare/compare.h"
 #include "graph/context.h"
 #include "graph/region.h"
+#include "graph/slices.h"
 
 typedef struct tracing {
   ls_strategy *strategy;
@@ -25,8 +26,12 @@ typedef struct tracing {
   ls_type *split_types;
   ls_tensor *split;  // [split argument][replica]
   size_t num_split;
+  size_t examples;  // The first split argument that has rows.
+  bool in_slices;   // The split argument is a part of slices.
   ls_graph *first;  // Replica 0's region.
 } tracing;
+
+static const size_t NO_EXAMPLES = SIZE_MAX;
 
 // ---- One replica -----------------------------------------------------------
 typedef struct selection {
@@ -37,20 +42,20 @@ typedef struct selection {
 static ls_nest select_component(ls_nest leaf, void *user) {
   selection *s = user;
   if (leaf.kind != LS_KIND_DISTRIBUTED) return ls_nest_retain(leaf);
+  if (ls_leaf_is_slices(leaf))
+    return ls_slices_map(leaf, select_component, user);
   return ls_leaf(
       (ls_tensor){s->region, s->region->parameters[s->next_split++]});
 }
 
 // Records the first argument that has rows as the replica's examples.
 static void note_examples(const tracing *all, ls_replica_task *task) {
-  for (size_t s = 0; s < all->num_split; ++s) {
-    const ls_shape shape = all->split_types[s].shape;
-    if (shape.rank < 1) continue;
-    task->replica->examples_differ = shape.dim[0] == LS_UNKNOWN_DIM;
-    task->replica->examples =
-        ls_leaf((ls_tensor){task->graph, task->graph->parameters[s]});
-    return;
-  }
+  const size_t at = all->examples;
+  if (at == NO_EXAMPLES) return;
+  task->replica->examples_differ =
+      all->split_types[at].shape.dim[0] == LS_UNKNOWN_DIM;
+  task->replica->examples =
+      ls_leaf((ls_tensor){task->graph, task->graph->parameters[at]});
 }
 
 static ls_status replicas_add_parameters(const tracing *all, ls_graph *region) {
@@ -166,6 +171,8 @@ static ls_nest replicas_gather_leaf(ls_nest leaf, void *user) {
   // An op in the result becomes the replicate op, which contains all replicas'
   // ops.
   if (leaf.kind == LS_KIND_OP) return ls_nest_op(g->op);
+  if (leaf.kind == LS_KIND_SLICES)
+    return ls_slices_map(leaf, replicas_gather_leaf, user);
   if (leaf.kind != LS_KIND_TENSOR) return ls_nest_retain(leaf);
   LS_OWN_ARRAY(g->allocator, ls_nest, items, g->replicas);
   if (items == NULL) return ls_fail(ls_out_of_memory());
@@ -187,6 +194,12 @@ static ls_status replicas_gather(const tracing *all, ls_op op,
 static ls_nest note_split(ls_nest leaf, void *user) {
   tracing *all = user;
   if (leaf.kind != LS_KIND_DISTRIBUTED) return ls_none();
+  if (ls_leaf_is_slices(leaf)) {
+    all->in_slices = true;
+    const ls_nest noted = ls_slices_map(leaf, note_split, user);
+    all->in_slices = false;
+    return noted;
+  }
   const size_t replicas = (size_t)all->strategy->num_replicas;
   const size_t at = all->num_split++;
   if (all->split == NULL) return ls_none();
@@ -205,6 +218,8 @@ static ls_nest note_split(ls_nest leaf, void *user) {
       if (shape.dim[d] != type.shape.dim[d]) type.shape.dim[d] = LS_UNKNOWN_DIM;
   }
   all->split_types[at] = type;
+  if (all->examples == NO_EXAMPLES && !all->in_slices && type.shape.rank >= 1)
+    all->examples = at;
   return ls_none();
 }
 
@@ -244,8 +259,11 @@ static ls_status trace_all(tracing *all, ls_nest *out_result) {
 ls_status ls_replicas_trace(ls_strategy *strategy, ls_graph *graph,
                             const ls_function_options *function, ls_nest args,
                             ls_nest *out_result) {
-  tracing all = {
-      .strategy = strategy, .graph = graph, .function = function, .args = args};
+  tracing all = {.strategy = strategy,
+                 .graph = graph,
+                 .function = function,
+                 .args = args,
+                 .examples = NO_EXAMPLES};
   LS_OWN_FIELD(graph->allocator, all.split_types);
   LS_OWN_FIELD(graph->allocator, all.split);
   if (strategy->num_replicas == 1) return trace_one(&all, out_result);

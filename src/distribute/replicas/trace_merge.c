@@ -13,6 +13,7 @@
 #include "base/runtime_internal.h"
 #include "graph/copy.h"
 #include "graph/region.h"
+#include "graph/slices.h"
 
 // A control input of a merge: an op of the replicas, found by its position in
 // each region, or an op of an enclosing graph.
@@ -57,6 +58,7 @@ typedef struct replica_args {
 static ls_nest note_value(ls_nest leaf, void *user) {
   replica_args *a = user;
   const merging *m = a->m;
+  if (leaf.kind == LS_KIND_SLICES) return ls_slices_map(leaf, note_value, user);
   if (leaf.kind == LS_KIND_TENSOR && leaf.as.tensor.ref == 0)
     return LS_FAIL(LS_INVALID_ARGUMENT,
                    "an argument of a merge call is a failed tensor");
@@ -110,6 +112,8 @@ static ls_status trace_merge_add_parameters(merging *m) {
 
 static ls_nest replace_value(ls_nest leaf, void *user) {
   replica_args *a = user;
+  if (leaf.kind == LS_KIND_SLICES)
+    return ls_slices_map(leaf, replace_value, user);
   if (!is_own(a->task, leaf)) return ls_nest_retain(leaf);
   const size_t at = a->count++ * a->m->replicas + (size_t)a->task->replica->id;
   return ls_leaf((ls_tensor){a->m->body, a->m->body->parameters[at]});
@@ -171,6 +175,7 @@ static way trace_merge_way_of(ls_nest leaf) {
 static ls_nest note_result(ls_nest leaf, void *user) {
   merging *m = user;
   ls_status status = ls_ok();
+  if (ls_leaf_is_slices(leaf)) return ls_slices_map(leaf, note_result, user);
   const way how = trace_merge_way_of(leaf);
   if (how == FOR_EACH && ls_distributed_count(leaf) != m->replicas)
     return LS_FAIL(
@@ -361,6 +366,8 @@ static ls_nest give_output(const giving *g, size_t output, bool same) {
 
 static ls_nest trace_merge_give_leaf(ls_nest leaf, void *user) {
   giving *g = user;
+  if (ls_leaf_is_slices(leaf))
+    return ls_slices_map(leaf, trace_merge_give_leaf, user);
   switch (trace_merge_way_of(leaf)) {
   case FOR_EACH:
     return give_output(g, g->next_gathered++,

@@ -6,7 +6,7 @@
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
-#include "graph/region.h"
+#include "graph/slices.h"
 #include "runtime/eager/eager.h"
 
 static ls_status current_eager(ls_graph **out_graph) {
@@ -82,8 +82,9 @@ static ls_status note_node(survivors *list, const ls_node *node) {
 
 static ls_nest note_survivor(ls_nest leaf, void *user) {
   survivors *list = user;
-  if (leaf.kind == LS_KIND_DISTRIBUTED || leaf.kind == LS_KIND_SLICES)
-    return ls_leaf_map_tensors(leaf, note_survivor, user);
+  if (leaf.kind == LS_KIND_SLICES) return ls_slices_map(leaf, note_survivor, user);
+  if (leaf.kind == LS_KIND_DISTRIBUTED)
+    return ls_distributed_map_components(leaf, note_survivor, user);
   if (leaf.kind != LS_KIND_TENSOR || leaf.as.tensor.graph != list->graph)
     return ls_nest_retain(leaf);
   ls_node *node = ls_graph_node_of(list->graph, leaf.as.tensor.ref);

@@ -120,14 +120,11 @@ static ls_status run_trace(const ls_tracer *tracer, ls_graph *graph,
                            const ls_function_options *function, ls_nest args,
                            ls_nest *out_result) {
   ls_scope scope = {0};
-  const bool is_called = ls_graph_resolve(ls_graph_current()) != graph;
-  if (is_called) ls_context_enter_graph(&scope, graph);
-  ls_status status =
+  if (ls_graph_resolve(ls_graph_current()) != graph)
+    ls_context_enter_graph(&scope, graph);
+  const ls_status status =
       run_build(tracer->self, function->call, function->user, args, out_result);
   ls_scope_end(&scope);
-  if (ls_status_is_ok(status) && is_called && ls_nest_has_slices(*out_result))
-    status = ls_unimplemented("slices as a result of a run in eager: return "
-                              "their indices and values");
   return status;
 }
 
