@@ -184,6 +184,8 @@ void cli_print_text(char before, const char *name, const char *text);
 // closing brace.
 void cli_print_values(ls_nest values);
 void cli_print_row(ls_nest values, int64_t row);
+// Returns the number of bytes of the UTF-8 character at `text`; 0: none.
+size_t cli_utf8_size(const char *text, size_t size);
 // Write to a file: a number, a string (bytes that are no UTF-8 become U+FFFD),
 // a nest, a row of an array.
 void cli_write_real(FILE *to, double value, int digits);

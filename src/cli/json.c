@@ -23,8 +23,7 @@ void cli_print_member(char before, const char *name, double value, int digits) {
 }
 
 // ---- Texts -----------------------------------------------------------------
-// Returns the number of bytes of the UTF-8 character at `text`; 0: none.
-static size_t character_size(const char *text, size_t size) {
+size_t cli_utf8_size(const char *text, size_t size) {
   const unsigned char *at = (const unsigned char *)text;
   const unsigned char head = at[0];
   if (head < 0x80) return 1;
@@ -46,7 +45,7 @@ static size_t character_size(const char *text, size_t size) {
 void cli_write_json(FILE *to, const char *bytes, size_t size) {
   putc('"', to);
   for (const char *at = bytes, *end = bytes + size; at < end; ++at) {
-    const size_t width = character_size(at, (size_t)(end - at));
+    const size_t width = cli_utf8_size(at, (size_t)(end - at));
     if (width == 0) {
       fputs("\\ufffd", to);
     } else if (width > 1) {

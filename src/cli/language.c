@@ -57,26 +57,18 @@ static ls_status use_run(void *user, const ls_train_config *config,
 
 // ---- Exports ---------------------------------------------------------------
 ls_status cli_language_find(cli_served *served) {
-  cli_signature *found = NULL;
   cli_language *out = &served->language;
-  for (size_t i = 0; i < served->num_signatures; ++i)
-    if (strcmp(served->signatures[i].info.key, LS_SERVING_DEFAULT) == 0)
-      found = &served->signatures[i];
-  if (found == NULL || found->info.num_inputs != 1) return ls_ok();
-  const ls_serving_info *info = &found->info;
-  const ls_type takes = info->inputs[0].type;
-  const bool is_text = takes.dtype == LS_DTYPE_I32 && takes.shape.rank == 2 &&
-                       takes.shape.dim[0] < 0 && takes.shape.dim[1] > 0;
-  for (size_t i = 0; is_text && i < info->num_outputs; ++i) {
-    const ls_type type = info->outputs[i].type;
-    if (!ls_dtype_is_float(type.dtype) || type.shape.rank != 3 ||
-        type.shape.dim[1] != takes.shape.dim[1] || type.shape.dim[2] < 1)
-      continue;
-    out->tokens = takes.shape.dim[1];
-    out->classes =
-        type.shape.dim[2] < CLI_BYTES ? type.shape.dim[2] : CLI_BYTES;
-    return ls_serving_create_decoder(served->serving, info->key,
-                                     info->outputs[i].name, &out->decoder);
+  cli_signature *found = NULL;
+  CLI_OWN(ls_status, missing) = cli_served_find(served, NULL, 0, &found);
+  for (size_t i = 0; found != NULL && i < found->info.num_outputs; ++i) {
+    const ls_shape logits = found->info.outputs[i].type.shape;
+    CLI_OWN(ls_status, status) =
+        ls_serving_create_decoder(served->serving, found->info.key,
+                                  found->info.outputs[i].name, &out->decoder);
+    if (ls_status_code(status) == LS_INVALID_ARGUMENT) continue;
+    out->tokens = logits.dim[1];
+    out->classes = logits.dim[2] < CLI_BYTES ? logits.dim[2] : CLI_BYTES;
+    return cli_give(&status);
   }
   return ls_ok();
 }

@@ -49,8 +49,6 @@ static ls_nest predict_batch(ls_nest args, void *user) {
   const predictor *p = user;
   CLI_OWN(ls_nest, made) = ls_none();
   CLI_OWN(ls_nest, predictions) = ls_none();
-  const char *names[5] = {NULL};
-  ls_nest items[5];
   ls_tensor logits = ls_nest_tensor(args, 0);
   if (p->served == NULL) {
     made = p->type->logits(args, p->model.self);
@@ -58,25 +56,21 @@ static ls_nest predict_batch(ls_nest args, void *user) {
     logits = ls_nest_tensor(made, 0);
   }
   predictions = ls_model_type_task(p->type)->predictions(logits);
-  if (p->flags->top == 0 && !p->flags->logits) return cli_give(&predictions);
-  if (ls_nest_is_failed(predictions)) return cli_give(&predictions);
-  size_t count = 0;
-  for (; count < ls_nest_count(predictions); ++count) {
-    names[count] = ls_nest_key(predictions, count);
-    items[count] = ls_leaf(ls_nest_tensor(predictions, count));
-  }
-  if (p->flags->top > 0) {
-    const int64_t most = p->type->num_classes;
-    const ls_op best = ls_top_k(ls_softmax(logits),
-                                p->flags->top < most ? p->flags->top : most);
-    names[count] = "classes";
-    items[count++] = ls_leaf(ls_op_output(best, 1));
-    names[count] = "probabilities";
-    items[count++] = ls_leaf(ls_op_output(best, 0));
-  }
-  if (p->flags->logits) names[count] = "logits";
-  if (p->flags->logits) items[count++] = ls_leaf(logits);
-  return ls_nest_dict("", names, items, count);
+  const int64_t top = p->flags->top, most = p->type->num_classes;
+  if (top == 0 && !p->flags->logits) return cli_give(&predictions);
+  // Both are for classification alone.
+  static const char *const all[] = {"class", "probability", "classes",
+                                    "probabilities", "logits"};
+  static const char *const alone[] = {"class", "probability", "logits"};
+  const ls_op best =
+      ls_top_k(ls_softmax(logits), top > 0 && top < most ? top : most);
+  ls_nest items[] = {ls_leaf(ls_nest_tensor(predictions, 0)),
+                     ls_leaf(ls_nest_tensor(predictions, 1)),
+                     ls_leaf(ls_op_output(best, 1)),
+                     ls_leaf(ls_op_output(best, 0)), ls_leaf(logits)};
+  if (top == 0) items[2] = items[4];
+  return ls_nest_dict("", top > 0 ? all : alone, items,
+                      top == 0 || !p->flags->logits ? 3 + (top > 0) : 5);
 }
 
 // Computes the predictions of the batch.

@@ -22,7 +22,8 @@
 
 #include <math.h>
 
-static const double MASK = 6e4;  // Finite in every type of floats.
+static const double MASK = 6e4;   // Finite in every type of floats.
+static const double LEAST = 1e4;  // Scores that are so much less count as 0.
 
 struct ls_decoder {
   ls_arena memory;
@@ -40,7 +41,7 @@ struct ls_decoder {
   int64_t length, filled;  // Tokens of a window, and known ones.
 };
 
-// ---- A step -----------------------------------------------------------------
+// ---- A step ----------------------------------------------------------------
 typedef struct stepping {
   ls_decoder *self;
   ls_arena *memory;
@@ -80,12 +81,10 @@ static ls_status align_operand(const stepping *s, const ls_node *node,
   const int rank = node->outputs[0].shape.rank;
   const int axis = 1 - (rank - shape.rank);
   *out = value_of(s, ref);
-  if (is_varying(s, ref)
-          ? axis == 1
-          : axis < 0 || (shape.rank > axis && shape.dim[axis] == 1))
-    return ls_ok();
-  if (is_varying(s, ref) || shape.dim[axis] != s->self->length)
+  if (shape.rank < 0 || (is_varying(s, ref) && axis != 1))
     return refuse_op(s, node);
+  if (is_varying(s, ref) || axis < 0 || shape.dim[axis] == 1) return ls_ok();
+  if (shape.dim[axis] != s->self->length) return refuse_op(s, node);
   *out = ls_gather(*out, ls_reshape(s->self->position, LS_SHAPE(1)), axis);
   return ls_ok();
 }
@@ -111,12 +110,12 @@ static bool is_by_token(const stepping *s, const ls_node *node) {
     break;
   }
   const unsigned rows = ls_node_info(node)->traits & LS_OP_ALL_ROWS;
-  return first && rank == 3 && !others &&
+  return first && rank >= 3 && !others &&
          (rows == LS_OP_LINES_OF_FIRST ||
           (rows == LS_OP_LINES && node->num_inputs == 1));
 }
 
-// ---- Attention --------------------------------------------------------------
+// ---- Attention -------------------------------------------------------------
 // Adds a column to each head of queries or keys: [1, tokens, heads * depth].
 static ls_tensor widen_heads(ls_tensor x, int64_t tokens, int64_t heads,
                              ls_tensor column) {
@@ -168,7 +167,7 @@ static ls_status step_attention(stepping *s, const ls_node *node,
                                 ls_tensor *out) {
   const ls_decoder *self = s->self;
   const int64_t heads = ls_node_int(node, LS_ATTR_ID_NUM_HEADS);
-  const ls_attr *scale = ls_node_attr(node, LS_ATTR_ID_SCALE);
+  const ls_attr *given = ls_node_attr(node, LS_ATTR_ID_SCALE);
   ls_tensor all[3] = {{0}}, one[3] = {{0}}, step[3], window[3], k, v;
   for (uint32_t i = 0; i < node->num_inputs; ++i) {
     if (ls_node_int(node, LS_ATTR_ID_CAUSAL) == 0 ||
@@ -181,6 +180,8 @@ static ls_status step_attention(stepping *s, const ls_node *node,
   split_operands(one, node->num_inputs, step);
   split_operands(all, node->num_inputs, window);
   const int64_t depth = ls_tensor_shape(step[0]).dim[2] / heads;
+  const double scale = given != NULL ? given->as.f : 1 / sqrt((double)depth);
+  if (!(scale * MASK * MASK > LEAST)) return refuse_op(s, node);
   const ls_tensor is_filled = ls_less(
       ls_iota(LS_DTYPE_I64, LS_SHAPE(1, self->length, 1, 1), 1), self->count);
   const ls_tensor none = ls_scalar(LS_DTYPE_F32, 0);
@@ -193,14 +194,11 @@ static ls_status step_attention(stepping *s, const ls_node *node,
   const ls_tensor q =
       widen_heads(step[0], 1, heads, ls_scalar(LS_DTYPE_F32, MASK));
   *out = ls_attention(
-      q, k, v,
-      &(ls_attention_options){
-          .num_heads = heads,
-          .scale = scale != NULL ? scale->as.f : 1 / sqrt((double)depth)});
+      q, k, v, &(ls_attention_options){.num_heads = heads, .scale = scale});
   return ls_ok();
 }
 
-// ---- Ops --------------------------------------------------------------------
+// ---- Ops -------------------------------------------------------------------
 static ls_status step_op(stepping *s, const ls_node *node, ls_tensor *out) {
   const unsigned traits = ls_node_info(node)->traits;
   if (node->type == LS_OP_CUSTOM_GRADIENT) {

@@ -236,7 +236,7 @@ ls_status ls_serving_run(ls_serving *serving, const char *key, ls_nest inputs,
   return load_run(serving, signature, inputs, &memory, outputs);
 }
 
-// ---- Texts ------------------------------------------------------------------
+// ---- Texts -----------------------------------------------------------------
 ls_status ls_serving_create_decoder(ls_serving *serving, const char *key,
                                     const char *output,
                                     ls_decoder **out_decoder) {

@@ -15,6 +15,7 @@ typedef enum sort {
   SEPARATE,  // Another scale, positions that are constant, RMS norm.
   OPEN,      // Attention to later tokens.
   SHIFTED,   // Sums along the tokens.
+  TURNED,    // A scale below 0.
 } sort;
 
 typedef struct language {
@@ -43,7 +44,9 @@ static ls_tensor weight(ls_bag *bag, const char *name, ls_dtype dtype,
 static ls_tensor attend(ls_bag *bag, sort of, ls_dtype dtype, ls_tensor x) {
   const ls_attention_options how = {.num_heads = HEADS,
                                     .causal = of != OPEN,
-                                    .scale = of == SEPARATE ? 0.7 : 0};
+                                    .scale = of == SEPARATE ? 0.7
+                                             : of == TURNED ? -0.5
+                                                            : 0};
   const ls_shape square = LS_SHAPE(WIDTH, WIDTH);
   if (of != SEPARATE)
     return ls_attention_packed(
@@ -154,6 +157,7 @@ TEST(logits_token_by_token_have_the_bits_of_the_windows) {
 TEST(a_model_whose_tokens_depend_on_others_is_run_whole) {
   expect_bits(OPEN, LS_DTYPE_F32, false);
   expect_bits(SHIFTED, LS_DTYPE_F32, false);
+  expect_bits(TURNED, LS_DTYPE_F32, false);
 }
 
 TEST(a_decoder_is_refused_what_is_no_text) {

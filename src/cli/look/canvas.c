@@ -19,18 +19,10 @@ void cli_canvas_close(cli_canvas *canvas) {
 // ---- Texts -----------------------------------------------------------------
 size_t cli_character_size(const char *text) {
   const unsigned char *at = (const unsigned char *)text;
-  const size_t size = at[0] < 0x80   ? 1
-                      : at[0] < 0xc2 ? 0
-                      : at[0] < 0xe0 ? 2
-                      : at[0] < 0xf0 ? 3
-                      : at[0] < 0xf5 ? 4
-                                     : 0;
-  if (at[0] < 0x20 || at[0] == 0x7f) return 0;
   // C1 control characters are U+0080 to U+009F.
-  if (at[0] == 0xc2 && at[1] < 0xa0) return 0;
-  for (size_t i = 1; i < size; ++i)
-    if ((at[i] & 0xc0) != 0x80) return 0;
-  return size;
+  const bool is_control =
+      at[0] < 0x20 || at[0] == 0x7f || (at[0] == 0xc2 && at[1] < 0xa0);
+  return is_control ? 0 : cli_utf8_size(text, strnlen(text, 4));
 }
 
 static bool is_inside(unsigned char byte) { return (byte & 0xc0) == 0x80; }
