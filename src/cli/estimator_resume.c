@@ -164,6 +164,8 @@ static bool take_entry(const entry *e, estimator_flags *flags,
       (flags->train.inexact &&
        ((strcmp(e->name, "replicas") == 0 && line->train.tpu != NULL) ||
         (strcmp(e->name, "tpu") == 0 && line->train.asked.replicas > 0))) ||
+      (e->place == offsetof(estimator_flags, iterations) &&
+       flags->train.tpu == NULL) ||
       (e->use == ENDS &&
        (line->train.asked.steps > 0 || line->train.asked.epochs > 0));
   if (uses && e->use < KEPT) return true;

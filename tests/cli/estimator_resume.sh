@@ -6,7 +6,7 @@
 
 # shellcheck source=tests/support/cli.sh
 . "$(dirname "$0")/../support/cli.sh"
-rm -rf held kept whole other old branch be-slow e.so
+rm -rf held kept whole other old branch looped be-slow e.so
 cp "${LS_BUILD_DIR:?}/tests/cli/libraries/estimators.so" e.so
 model="--model e.so:line"
 
@@ -94,6 +94,11 @@ refused 1 "'branch/model.ckpt-10.safetensors' is there already: choose another" 
   --resume kept@10 "--run-dir branch --steps 12"
 
 # ---- Names that nothing reads ----------------------------------------------
+# Loops on cores are kept, too; replicas have none.
+trains --run-dir looped --tpu virtual:2x2 --iterations-per-loop 2 --steps 4
+grep -q '"iterations_per_loop": "2"' looped/estimator.json || fail "no loops"
+trains --resume looped --allow-inexact --replicas 2 --steps 6
+
 for tpu in '' '--tpu virtual:2x2'; do
   rm -rf unread
   # shellcheck disable=SC2086

@@ -117,7 +117,13 @@ static ls_status make_call(estimator_case *c, call_kind call, double *outcome) {
     status = ls_estimator_train(
         c->estimator,
         &(ls_estimator_training){.input = {.call = input_of_host},
-                                 .max_steps = LS_SOME(100)},
+                                 .max_steps = LS_SOME(100),
+                                 .lines = {.metrics = true,
+                                           .checksum = 50,
+                                           .gradient_norm = true,
+                                           .keep_best_loss = true,
+                                           .events = "",
+                                           .attest = true}},
         &end);
     if (ls_status_is_ok(status)) *outcome = end.loss;
     return status;
