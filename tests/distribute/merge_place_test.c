@@ -90,6 +90,78 @@ TEST(no_merge_call_but_in_the_replica_itself) {
   ls_nest_release(run_on(strategy, in_a_branch, ls_none(), NULL));
 }
 
+// ---- Collectives -----------------------------------------------------------
+static ls_nest reduce_inside(ls_nest args, void *user) {
+  (void)user;
+  const ls_nest sum = ls_replica_all_reduce(ls_replica_context(), LS_REDUCE_SUM,
+                                            ls_nest_item(args, 0));
+  return ls_nest_is_failed(sum) ? sum : LS_TUPLE(sum);
+}
+
+static ls_nest gather_inside(ls_nest args, void *user) {
+  (void)user;
+  const ls_tensor all =
+      ls_all_gather(ls_reshape(ls_nest_tensor(args, 0), LS_SHAPE(1)), 0);
+  return LS_TUPLE(ls_leaf(ls_reshape(ls_slice_axis(all, 0, 0, 1), LS_SCALAR)));
+}
+
+static ls_nest one_tensor(void) {
+  return LS_TUPLE(ls_leaf(ls_scalar(LS_DTYPE_F32, 1)));
+}
+
+static ls_nest gather_one(ls_nest args, void *user) {
+  (void)args;
+  LS_OWN(ls_nest, given) = one_tensor();
+  return gather_inside(given, user);
+}
+
+static ls_nest give_one(ls_nest args, void *user) {
+  (void)args, (void)user;
+  return one_tensor();
+}
+
+static ls_nest reduce_in_a_body(ls_nest args, void *user) {
+  (void)args, (void)user;
+  return ls_while(is_small, reduce_inside, NULL, one_tensor(), 2);
+}
+
+static ls_nest gather_in_a_branch(ls_nest args, void *user) {
+  (void)args, (void)user;
+  const ls_tensor yes = ls_scalar(LS_DTYPE_BOOL, 1);
+  return ls_cond(yes, gather_one, give_one, NULL);
+}
+
+static ls_nest reduce_in_a_function(ls_nest args, void *user) {
+  (void)args, (void)user;
+  ls_nest made = ls_none();
+  LS_OWN(ls_nest, given) = one_tensor();
+  LS_OWN(ls_function, function) = unnamed_function(reduce_inside, NULL);
+  const ls_status status = ls_function_call(function, given, &made);
+  return ls_status_is_ok(status) ? made : ls_fail(status);
+}
+
+static void expect_traced(ls_strategy *strategy, ls_callback callback,
+                          const char *noun) {
+  LS_OWN(ls_function, function) = unnamed_function(callback, NULL);
+  ls_nest made = ls_none();
+  const ls_status status =
+      ls_strategy_run(strategy, ls_plain(callback, NULL), ls_none(), &made);
+  expect_contains(ls_status_message(status), noun);
+  expect_status(status, LS_FAILED_PRECONDITION, "run a traced function");
+  ls_status_free(ls_graph_take_error(ls_graph_current()));
+  LS_OWN(ls_nest, traced) =
+      strategy_results(strategy, ls_traced(function), ls_none());
+}
+
+TEST(collectives_of_plain_callbacks_are_in_the_replica_itself) {
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  expect_traced(strategy, reduce_in_a_function, "all_reduce inside");
+  LS_OWN(ls_graph, graph) = graph_named("g");
+  LS_GRAPH_SCOPE(graph);
+  expect_traced(strategy, reduce_in_a_body, "all_reduce inside");
+  expect_traced(strategy, gather_in_a_branch, "all_gather inside");
+}
+
 // ---- Control dependencies ---------------------------------------------------
 typedef struct waiting {
   int who;  // The replica that has one open; -1: all.

@@ -245,17 +245,19 @@ static ls_nest merge_alone(ls_replica *replica, ls_merge_function function,
 }
 
 // Pauses until all replicas have made this merge call, then merges.
-static ls_nest meet_replicas(ls_replica *replica, ls_merge_function function,
-                             ls_nest args, void *user) {
-  LS_RETURN_FAILED_IF_ERROR(ls_replica_check(replica, "merge_call"));
+static ls_nest meet_replicas(ls_replica *replica, const char *noun,
+                             ls_merge_function function, ls_nest args,
+                             void *user) {
+  LS_RETURN_FAILED_IF_ERROR(ls_replica_check(replica, noun));
   return replica->task == NULL
              ? merge_alone(replica, function, args, user)
-             : ls_rounds_merge_call(replica->task, function, args, user);
+             : ls_rounds_merge_call(replica->task, noun, function, args, user);
 }
 
 ls_nest ls_replica_merge_call(ls_replica *replica, ls_merge_function function,
                               ls_nest args, void *user) {
-  const ls_nest made = meet_replicas(replica, function, args, user);
+  const ls_nest made =
+      meet_replicas(replica, LS_MERGE_CALL, function, args, user);
   return ls_nest_is_failed(made) || replica->task == NULL ||
                  ls_context_current()->hooks == NULL
              ? made
@@ -281,8 +283,8 @@ static ls_tensor merged_tensor(ls_nest made) {
 
 ls_tensor ls_replica_table_reduce(ls_reduce_op op, ls_tensor x) {
   // `op` is on the stack of a paused fiber. Replica 0's is used.
-  return merged_tensor(
-      meet_replicas(ls_replica_context(), reduce_merge, ls_leaf(x), &op));
+  return merged_tensor(meet_replicas(ls_replica_context(), "all_reduce",
+                                     reduce_merge, ls_leaf(x), &op));
 }
 
 static ls_nest gather_merge(ls_strategy *strategy, ls_nest args, void *user) {
@@ -290,8 +292,8 @@ static ls_nest gather_merge(ls_strategy *strategy, ls_nest args, void *user) {
 }
 
 static ls_tensor hook_all_gather(ls_tensor x, int axis) {
-  return merged_tensor(
-      meet_replicas(ls_replica_context(), gather_merge, ls_leaf(x), &axis));
+  return merged_tensor(meet_replicas(ls_replica_context(), "all_gather",
+                                     gather_merge, ls_leaf(x), &axis));
 }
 
 static ls_nest sum_before(ls_strategy *strategy, ls_nest rows, void *user) {
@@ -314,8 +316,8 @@ static ls_nest sum_before(ls_strategy *strategy, ls_nest rows, void *user) {
 // Sums the rows of replicas with lower ids. A failure is reported by the next
 // merge.
 static int64_t hook_rows_before(int64_t rows) {
-  LS_OWN(ls_nest, made) =
-      meet_replicas(ls_replica_context(), sum_before, ls_nest_i64(rows), NULL);
+  LS_OWN(ls_nest, made) = meet_replicas(ls_replica_context(), "reduce_scatter",
+                                        sum_before, ls_nest_i64(rows), NULL);
   return made.kind == LS_KIND_SCALAR ? (int64_t)ls_nest_number(made) : 0;
 }
 
@@ -352,7 +354,8 @@ static ls_nest call_reduce_together(ls_replica *replica, ls_reduce_op op,
                                     ls_nest nest) {
   LS_OWN(ls_nest, values) = ls_nest_map(nest, read_variable, NULL);
   if (ls_nest_is_failed(values)) return ls_give(&values);
-  LS_OWN(ls_nest, made) = meet_replicas(replica, reduce_merge, values, &op);
+  LS_OWN(ls_nest, made) =
+      meet_replicas(replica, "all_reduce", reduce_merge, values, &op);
   const size_t count = ls_nest_num_leaves(values);
   LS_OWN_ARRAY(replica->strategy->allocator, ls_nest, given, count);
   if (given == NULL) return ls_fail(ls_out_of_memory());

@@ -169,13 +169,19 @@ void ls_rounds_deinit(ls_rounds *rounds) {
 }
 
 // ---- In a replica ----------------------------------------------------------
-ls_nest ls_rounds_merge_call(ls_replica_task *task, ls_merge_function function,
-                             ls_nest args, void *user) {
+ls_nest ls_rounds_merge_call(ls_replica_task *task, const char *noun,
+                             ls_merge_function function, ls_nest args,
+                             void *user) {
   if (ls_graph_resolve(ls_graph_current()) != task->graph)
     return LS_FAIL(
         LS_FAILED_PRECONDITION,
-        "merge_call inside a nested function or the body of a loop or branch "
-        "(control flow): call it in the replica's callback itself");
+        "%s inside a nested function or the body of a loop or branch (control "
+        "flow): call it in the replica's callback itself%s",
+        noun,
+        task->rounds->hooks != NULL && strcmp(noun, LS_MERGE_CALL) != 0
+            ? ", or run a traced function (ls_traced) in place of the plain "
+              "callback"
+            : "");
   if (ls_fiber_current() != task->fiber)
     return LS_FAIL(
         LS_FAILED_PRECONDITION,

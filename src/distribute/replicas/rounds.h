@@ -96,9 +96,12 @@ ls_status ls_rounds_run(ls_rounds *rounds);
 void ls_rounds_deinit(ls_rounds *rounds);
 LS_OWNED_STRUCT(ls_rounds, ls_rounds_deinit)
 
-// Makes a merge call in a task's callback.
-ls_nest ls_rounds_merge_call(ls_replica_task *task, ls_merge_function function,
-                             ls_nest args, void *user);
+// Makes a merge call in a task's callback; `noun` is the call in messages:
+// LS_MERGE_CALL, or the collective that makes one where replicas run op by op.
+#define LS_MERGE_CALL "merge_call"
+ls_nest ls_rounds_merge_call(ls_replica_task *task, const char *noun,
+                             ls_merge_function function, ls_nest args,
+                             void *user);
 
 // Implements merge calls of traced replicas: traces replica 0's function once,
 // in cross-replica context, and adds a merge op with this body to each
