@@ -4,6 +4,7 @@
 // variables, or none.
 #include "distribute/own.h"
 #include "lockstep/function_plan.h"
+#include "support/fault.h"
 #include "support/function.h"
 #include "support/replicas.h"
 #include "support/tpu_strategies.h"
@@ -134,4 +135,18 @@ TEST(a_traced_run_on_cores_takes_host_scalars_and_no_value) {
   ls_nest_release(result);
   expect_ok(run_form(strategy, doubled, CALLED, nones, NULL, &result));
   assert_true(part_number(result, 1) == 7);
+}
+
+// ---- Memory ----------------------------------------------------------------
+MEMORY_TEST(run_on_host_scalars) {
+  LS_OWN(ls_strategy, strategy) = NULL;
+  LS_OWN(ls_function, function) = NULL;
+  LS_OWN(ls_nest, args) = LS_TUPLE(floats(NULL));
+  LS_OWN(ls_nest, result) = ls_none();
+  LS_RETURN_IF_ERROR(ls_nest_status(args));
+  LS_RETURN_IF_ERROR(mirrored_with(
+      (ls_mirrored_options){.num_replicas = LS_SOME(REPLICAS)}, &strategy));
+  LS_RETURN_IF_ERROR(
+      ls_function_create(&(ls_function_options){.call = doubled}, &function));
+  return ls_strategy_run(strategy, ls_traced(function), args, &result);
 }

@@ -5,6 +5,7 @@
 #include "base/memory/allocator.h"
 #include "distribute/own.h"
 #include "lockstep/slices.h"
+#include "support/fault.h"
 #include "support/function.h"
 #include "support/merges.h"
 #include "support/replicas.h"
@@ -193,4 +194,34 @@ TEST(slices_as_results_are_refused_where_results_are_arrays) {
       LS_PER_REPLICA, (ls_nest[]){rows_for(0, true), rows_for(1, true)}, 2));
   expect_status(ls_strategy_run(strategy, ls_traced(function), args, &made),
                 LS_INVALID_ARGUMENT, "slices");
+}
+
+// ---- Memory ----------------------------------------------------------------
+static ls_nest merge_in_trace(ls_nest args, void *user) {
+  (void)user;
+  ls_slices_parts parts;
+  const ls_tensor rows = ls_reshape(ls_nest_tensor(args, 0), LS_SHAPE(1));
+  LS_OWN(ls_nest, own) = LS_TUPLE(ls_nest_slices(
+      ls_leaf(rows), ls_reshape(ls_replica_id(), LS_SHAPE(1)), rows));
+  LS_OWN(ls_nest, merged) =
+      ls_replica_merge_call(ls_replica_context(), give_back, own, NULL);
+  const ls_status status = ls_slices_parts_of(merged, &parts);
+  return ls_status_is_ok(status) ? ls_leaf(parts.values)
+         : ls_nest_is_failed(merged)
+             ? (ls_status_free(status), ls_nest_retain(merged))
+             : ls_fail(status);
+}
+
+MEMORY_TEST(merge_slices_in_a_trace) {
+  LS_OWN(ls_strategy, strategy) = NULL;
+  LS_OWN(ls_function, function) = NULL;
+  LS_OWN(ls_nest, args) =
+      LS_TUPLE(distributed_numbers(LS_PER_REPLICA, (double[]){1, 2}, 2));
+  LS_OWN(ls_nest, result) = ls_none();
+  LS_RETURN_IF_ERROR(ls_nest_status(args));
+  LS_RETURN_IF_ERROR(mirrored_with(
+      (ls_mirrored_options){.num_replicas = LS_SOME(2)}, &strategy));
+  LS_RETURN_IF_ERROR(ls_function_create(
+      &(ls_function_options){.call = merge_in_trace}, &function));
+  return ls_strategy_run(strategy, ls_traced(function), args, &result);
 }
