@@ -80,6 +80,9 @@ typedef struct ls_loop {
   ls_step_numbers *numbers;
   size_t numbers_capacity;
   int64_t made, examples;
+  // The variables have the values of a later step than those that count: only
+  // means are reported from here on.
+  bool is_ahead;
   ls_spent spent;
 
   int64_t began;  // Start by the clock, as if the run had never paused.

@@ -162,7 +162,7 @@ static ls_status log_report(ls_loop *loop, const ls_train_report *report) {
   ls_last_step last = {.rate = NAN, .gradient_norm = NAN};
   const bool has_lines =
       ls_run_folder_has_lines(&loop->folder) || loop->events.train != NULL;
-  if (has_lines && !report->tested) {
+  if (has_lines && !report->tested && !loop->is_ahead) {
     LS_RETURN_IF_ERROR(find_rate(loop->plan.options.model, &last.rate));
     LS_RETURN_IF_ERROR(find_norm(loop, &last.gradient_norm));
   }
@@ -212,21 +212,32 @@ static ls_status log_sum(ls_loop *loop) {
   return ls_run_folder_log_sum(&loop->folder, steps, sum);
 }
 
+static void count_lines(ls_loop *loop) {
+  for (int64_t k = 0; k < loop->made; ++k)
+    ls_loop_add_means(loop, k, &loop->lines);
+}
+
 static ls_status lines_after_steps(void *state, ls_run_context *context,
                                    ls_nest results) {
   ls_loop *loop = state;
   (void)context, (void)results;
-  for (int64_t k = 0; k < loop->made; ++k)
-    ls_loop_add_means(loop, k, &loop->lines);
+  count_lines(loop);
   LS_RETURN_IF_ERROR(log_sum(loop));  // Before means, as at an epoch's end.
   return loop->lines.steps == loop->plan.options.log_every ? log_lines(loop)
                                                            : ls_ok();
 }
 
+static ls_status lines_after_failure(void *state, ls_status status) {
+  ls_loop *loop = state;
+  if (loop->is_ahead) count_lines(loop);
+  return status;
+}
+
 const ls_hook_type ls_lines_of_steps = {.name = "",
                                         .after_create_session = open_events,
                                         .before_run = lines_before_steps,
-                                        .after_run = lines_after_steps};
+                                        .after_run = lines_after_steps,
+                                        .run_failed = lines_after_failure};
 
 static ls_status log_weights(ls_loop *loop, int64_t step) {
   LS_OWN_MEMORY(ls_runtime_allocator(loop->runtime), ls_variable *, variables) =
@@ -286,20 +297,30 @@ static void show_report(const ls_loop *loop) {
   if (o->report != NULL) o->report(o->report_user, &loop->report);
 }
 
-static ls_status reports_after_steps(void *state, ls_run_context *context,
-                                     ls_nest results) {
-  ls_loop *loop = state;
-  (void)context, (void)results;
+static void report_steps(ls_loop *loop) {
   for (int64_t k = 0; k < loop->made; ++k) {
     ls_loop_add_means(loop, k, &loop->reports);
     loop->report = describe(loop, &loop->reports, loop->made - 1 - k);
     show_report(loop);
   }
+}
+
+static ls_status reports_after_steps(void *state, ls_run_context *context,
+                                     ls_nest results) {
+  (void)context, (void)results;
+  report_steps(state);
   return ls_ok();
 }
 
+static ls_status reports_after_failure(void *state, ls_status status) {
+  ls_loop *loop = state;
+  if (loop->is_ahead) report_steps(loop);
+  return status;
+}
+
 const ls_hook_type ls_reports_of_steps = {.name = "",
-                                          .after_run = reports_after_steps};
+                                          .after_run = reports_after_steps,
+                                          .run_failed = reports_after_failure};
 
 // Stops the epoch's time before the evaluation, which does not count.
 static ls_status reports_after_end(void *state, ls_run_context *context,

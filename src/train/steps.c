@@ -65,6 +65,7 @@ static ls_status count_steps(ls_loop *loop, int64_t steps, int64_t examples,
          (loop->is_guarded || isfinite(loop->numbers[loop->made].loss)))
     ++loop->made;
   loop->hooks.context.steps += loop->made;
+  loop->is_ahead = loop->made < steps;
   return loop->made == steps
              ? ls_ok()
              : no_number(loop, batch, loop->numbers[loop->made].loss);
@@ -237,9 +238,11 @@ static ls_status read_ahead(ls_loop *loop, int64_t started) {
     status = find_numbers(loop, loop->ahead[read], &loop->numbers[read]);
     if (ls_status_is_ok(status)) ++read;
   }
-  return ls_status_join(count_steps(loop, read, loop->plan.options.batch_size,
-                                    started == 1 ? loop->args : ls_none()),
-                        status);
+  const ls_status counted =
+      count_steps(loop, read, loop->plan.options.batch_size,
+                  started == 1 ? loop->args : ls_none());
+  loop->is_ahead |= read < started;
+  return ls_status_join(counted, status);
 }
 
 // Runs up to `steps` steps of full batches, and then reads their losses. The
@@ -393,7 +396,8 @@ static ls_status run_loop(ls_loop *loop, int64_t steps) {
 }
 
 // ---- A run -----------------------------------------------------------------
-// Makes a run. Some steps of a failed loop may count.
+// Makes a run. Some steps of a failed loop may count: hooks see them, unless
+// later steps have changed the variables.
 ls_status ls_loop_make_run(void *user, bool *out_has_run) {
   ls_loop *loop = user;
   ls_run_context *context = &loop->hooks.context;
@@ -408,7 +412,8 @@ ls_status ls_loop_make_run(void *user, bool *out_has_run) {
   const ls_status status = count == 1 ? run_step(loop)
                            : is_loop  ? run_loop(loop, count)
                                       : run_ahead(loop, count);
-  *out_has_run = loop->made > 0 && (count > 1 || ls_status_is_ok(status));
+  *out_has_run = loop->made > 0 && !loop->is_ahead &&
+                 (count > 1 || ls_status_is_ok(status));
   context->called.args = loop->args;
   context->results = is_loop ? ls_device_loop_results(loop->device_loop)
                      : count > 1 && loop->made > 0 ? loop->ahead[loop->made - 1]

@@ -115,6 +115,48 @@ TEST(the_steps_before_a_loss_that_is_no_number_are_logged) {
   assert_true(late > 0);
 }
 
+// Each time read is a second later: a save is due after each run.
+static int64_t next_second(void *user) {
+  return *(int64_t *)user += 1000000000;
+}
+
+// In a loop the variables are those of its end.
+TEST(steps_before_a_loss_that_is_no_number_in_a_loop_are_not_saved) {
+  int64_t now = 0;
+  int late = 0;
+  const ls_clock clock = {
+      .now = next_second, .wall = next_second, .user = &now};
+  ls_runtime *before = ls_runtime_current(), *runtime = NULL;
+  expect_ok(
+      ls_runtime_create(&(ls_runtime_options){.clock = &clock}, &runtime));
+  ls_runtime_make_current(runtime);
+  for (int at = 3; at < EXAMPLES; at += 20) {
+    char folder[32], path[64];
+    snprintf(folder, sizeof(folder), "loop-%d", at);
+    LS_OWN_BEGUN(setup, s, begin, folder, at);
+    s.options.save_seconds = 1;
+    s.options.save_background = LS_FLAG_OFF;
+    s.options.iterations_per_loop = 100;
+    expect_status(ls_train(&s.options, &s.result), LS_OUT_OF_RANGE,
+                  "the loss is");
+    if (s.result.steps < 2) continue;  // The first step is made by itself.
+    ++late;
+    snprintf(path, sizeof(path), "%s/model.ckpt-1.json", folder);
+    LS_OWN_MEMORY(ls_allocator_system(), char, first) = read_text(path);
+    assert_non_null(first);
+    snprintf(path, sizeof(path), "%s/model.ckpt-%lld.json", folder,
+             (long long)s.result.steps);
+    expect_text(path, NULL);
+    snprintf(path, sizeof(path), "%s/metrics.jsonl", folder);
+    LS_OWN_MEMORY(ls_allocator_system(), char, text) = read_text(path);
+    assert_non_null(text);
+    assert_null(strstr(text, "learning_rate"));
+  }
+  assert_true(late > 0);
+  ls_runtime_make_current(before);
+  expect_ok(ls_runtime_destroy(runtime));
+}
+
 // ---- Overwriting -----------------------------------------------------------
 TEST(a_run_that_does_no_step_overwrites_nothing) {
   static const char *const names[] = {
