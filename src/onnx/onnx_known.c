@@ -142,6 +142,12 @@ static bool is_same(const ls_onnx_number *x, const ls_onnx_number *y) {
          ls_tensor_equal(x->of, y->of) && x->value == y->value;
 }
 
+// Returns the remainder that has the sign of the divisor.
+static int64_t floor_mod(int64_t x, int64_t y) {
+  const int64_t r = x % y;
+  return r != 0 && (r < 0) != (y < 0) ? r + y : r;
+}
+
 // Computes an op of two numbers; returns false for another op.
 static bool fold_numbers(const char *op, const ls_onnx_number *x,
                          const ls_onnx_number *y, ls_onnx_number *out) {
@@ -166,7 +172,7 @@ static bool fold_numbers(const char *op, const ls_onnx_number *x,
       (int64_t)(a - c),
       (int64_t)(a * c),
       divides ? x->value / y->value : (int64_t)(0 - a),
-      divides ? x->value % y->value : 0,
+      divides ? floor_mod(x->value, y->value) : 0,
       x->value == y->value,
       x->value<y->value, x->value> y->value,
       x->value < y->value ? x->value : y->value,
@@ -202,12 +208,21 @@ static ls_onnx_known *fold_pairs(ls_onnx_build *b, const ls_onnx_known *x,
 static ls_onnx_known *fold_where(ls_onnx_build *b, const ls_onnx_known *c,
                                  const ls_onnx_known *x,
                                  const ls_onnx_known *y) {
-  int64_t count = c->count > x->count ? c->count : x->count;
-  if (y->count > count) count = y->count;
-  if (y->count != 1 && y->count != count) return NULL;
-  ls_onnx_known *out = ls_onnx_known_new(b, 1, count);
-  for (int64_t i = 0; out != NULL && i < count; ++i)
+  const ls_onnx_known *const all[] = {c, x, y};
+  int32_t rank = 0;
+  int64_t count = 1;
+  for (size_t i = 0; i < 3; ++i) {
+    if (all[i]->rank > rank) rank = all[i]->rank;
+    if (all[i]->count == 1) continue;
+    if (count != 1 && count != all[i]->count) return NULL;
+    count = all[i]->count;
+  }
+  if (rank > 1) return NULL;
+  ls_onnx_known *out = ls_onnx_known_new(b, rank, count);
+  for (int64_t i = 0; out != NULL && i < count; ++i) {
+    if (item_of(c, i)->is_unknown) return NULL;
     out->items[i] = *item_of(item_of(c, i)->value != 0 ? x : y, i);
+  }
   return out;
 }
 
@@ -244,7 +259,10 @@ static ls_onnx_known *fold_slice(ls_onnx_build *b, const ls_onnx_known *x) {
   const ls_onnx_known *start = ls_onnx_list_of(b, "starts", 1),
                       *end = ls_onnx_list_of(b, "ends", 2),
                       *step = ls_onnx_known_in(b, 4);
-  const int64_t n = x->count, by = step != NULL ? step->items[0].value : 1;
+  const int64_t n = x->count;
+  // A longer step ends the slice too, without an overflow.
+  const int64_t by =
+      step != NULL ? ls_onnx_clamp(step->items[0].value, 0, n + 1) : 1;
   if (start == NULL || end == NULL || start->count != 1 || end->count != 1 ||
       start->items[0].is_unknown || end->items[0].is_unknown || by < 1)
     return NULL;
@@ -265,6 +283,7 @@ static ls_onnx_known *fold_matrix(ls_onnx_build *b, const ls_onnx_known *x,
   const ls_onnx_known *start = ls_onnx_known_in(b, 1),
                       *axis = ls_onnx_known_in(b, 3),
                       *step = ls_onnx_known_in(b, 4);
+  if (x->count == 0) return NULL;
   const int64_t rows = x->count / x->columns;
   ls_onnx_known *out = ls_onnx_known_new(b, 2, x->count);
   if (out == NULL ||
@@ -296,10 +315,18 @@ static ls_onnx_known *with_rank(ls_onnx_build *b, const ls_onnx_known *x,
 static ls_onnx_known *fold_reshape(ls_onnx_build *b, const ls_onnx_known *x) {
   const ls_onnx_known *shape = ls_onnx_known_in(b, 1);
   if (shape == NULL || shape->count > 2) return NULL;
+  const ls_onnx_number *sizes = shape->items;
+  int64_t columns = 1;
+  if (shape->count == 2) columns = sizes[1].is_unknown ? -1 : sizes[1].value;
+  if (columns < 1 || x->count % columns != 0) return NULL;
+  const int64_t rows = x->count / columns;
+  if (shape->count == 0 ? rows != 1
+                        : sizes[0].is_unknown ||
+                              (sizes[0].value != -1 && sizes[0].value != rows))
+    return NULL;
   ls_onnx_known *out = with_rank(b, x, (int32_t)shape->count);
-  if (out == NULL || shape->count < 2) return out;
-  out->columns = shape->items[1].value;
-  return out->columns > 0 && x->count % out->columns == 0 ? out : NULL;
+  if (out != NULL) out->columns = columns;
+  return out;
 }
 
 static ls_onnx_known *fold_product(ls_onnx_build *b, const ls_onnx_known *x) {
@@ -351,20 +378,26 @@ static ls_onnx_known *fold_node(ls_onnx_build *b, ls_dtype *dtype) {
   if (x->rank == 2 && is_named(b, "Transpose")) return fold_matrix(b, x, true);
   if (is_named(b, "Concat")) return fold_concat(b);
   if (is_named(b, "Slice")) return x->rank == 1 ? fold_slice(b, x) : NULL;
-  if (is_named(b, "Gather")) return y != NULL ? fold_gather(b, x, y) : NULL;
+  if (is_named(b, "Gather"))
+    return y != NULL && x->rank == 1 && y->rank <= 1 ? fold_gather(b, x, y)
+                                                     : NULL;
   if (is_named(b, "Identity")) return with_rank(b, x, x->rank);
   if (is_named(b, "Cast")) return fold_cast(b, x, dtype);
   if (is_named(b, "Squeeze")) return x->count == 1 ? with_rank(b, x, 0) : NULL;
   if (is_named(b, "Unsqueeze")) return x->rank == 0 ? with_rank(b, x, 1) : NULL;
   if (is_named(b, "Reshape")) return fold_reshape(b, x);
-  if (is_named(b, "ReduceProd")) return fold_product(b, x);
+  if (is_named(b, "ReduceProd"))
+    return x->rank == 1 ? fold_product(b, x) : NULL;
   if (is_named(b, "Expand") && y != NULL) return fold_fill(b, y, x);
   if (is_named(b, "ConstantOfShape")) return fold_fill_of_shape(b, x, dtype);
   if (is_named(b, "Where") && y != NULL && z != NULL) {
     *dtype = b->values[b->node->inputs[1]].dtype;
     return fold_where(b, x, y, z);
   }
-  if (y == NULL || b->node->num_inputs != 2 || x->rank > 1 || y->rank > 1)
+  // Narrower types would wrap around.
+  if (y == NULL || b->node->num_inputs != 2 || x->rank > 1 || y->rank > 1 ||
+      (*dtype != LS_DTYPE_I64 && *dtype != LS_DTYPE_I32) ||
+      ls_onnx_attr_int(b, "fmod", 0) != 0)
     return NULL;
   if (is_named(b, "Equal") || is_named(b, "Less") || is_named(b, "Greater"))
     *dtype = LS_DTYPE_BOOL;

@@ -248,6 +248,10 @@ static bool is_supported(ls_onnx_build *b, bool is_lstm) {
   for (size_t i = 1; i < 4; ++i)
     if (ls_onnx_attr_find(b->node, refused[i]) != NULL)
       LS_ONNX_REFUSE(b, "%s of a recurrent layer", refused[i]);
+  if (names != NULL && names->kind != LS_ONNX_STRINGS) {
+    LS_ONNX_REFUSE(b, "activations of a recurrent layer that are no names");
+    return false;
+  }
   for (size_t i = 0; names != NULL && i < names->count; ++i) {
     const bool is_gate = i % (is_lstm ? 3 : 2) == 0;
     if (strcmp(names->texts[i], is_gate ? "Sigmoid" : "Tanh") != 0)

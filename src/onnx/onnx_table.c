@@ -285,12 +285,18 @@ void ls_onnx_make_mean(ls_onnx_build *b) {
 }
 
 // Makes the remainder that has the sign of the divisor from the one that has
-// the dividend's.
+// the dividend's, without a sum that a narrow type cannot hold.
 void ls_onnx_make_mod(ls_onnx_build *b) {
   const ls_tensor x = ls_onnx_in(b, 0), y = ls_onnx_in(b, 1);
   const ls_tensor r = ls_remainder(x, y);
-  const bool is_c = ls_onnx_attr_int(b, "fmod", 0) != 0;
-  ls_onnx_give(b, 0, is_c ? r : ls_remainder(ls_add(r, y), y));
+  const ls_tensor zero = ls_fill(ls_tensor_dtype(r), LS_SCALAR, 0);
+  if (ls_onnx_attr_int(b, "fmod", 0) != 0) {
+    ls_onnx_give(b, 0, r);
+    return;
+  }
+  const ls_tensor differs = ls_not_equal(ls_less(r, zero), ls_less(y, zero));
+  const ls_tensor y_or_zero = ls_select(differs, y, zero);
+  ls_onnx_give(b, 0, ls_select(ls_equal(r, zero), r, ls_add(r, y_or_zero)));
 }
 
 void ls_onnx_make_dropout(ls_onnx_build *b) {

@@ -137,6 +137,37 @@ static ls_status read_external(ls_onnx_reader *r, const ls_proto_field *field,
   return ls_ok();
 }
 
+static ls_status push_packed(ls_onnx_reader *r, const ls_proto_field *field,
+                             tensor_parts *parts) {
+  const size_t width =
+      field->number == TENSOR_FLOATS ? sizeof(float) : sizeof(double);
+  if (field->value % width != 0)
+    return ls_onnx_damaged(r, "a list of numbers is cut off");
+  for (size_t i = 0; i < field->value; i += width) {
+    LS_ONNX_PUSH_OR_RETURN(r, int64_t, real, parts->reals, parts->num_reals);
+    memcpy(real, field->at + i, width);  // Little-endian.
+  }
+  return ls_ok();
+}
+
+// Adds floats or doubles, packed or not. One packed list stays in the file.
+static ls_status add_reals(ls_onnx_reader *r, const ls_proto_field *field,
+                           tensor_parts *parts) {
+  const bool is_packed = field->type == LS_PROTO_BYTES;
+  const ls_proto_field first = parts->raw;
+  if (first.at != NULL && first.number != field->number)
+    return ls_onnx_damaged(r, "a tensor has numbers of two kinds");
+  parts->raw = (ls_proto_field){0};
+  if (is_packed && first.at == NULL && parts->num_reals == 0) {
+    parts->raw = *field;
+    return ls_ok();
+  }
+  if (first.at != NULL) LS_RETURN_IF_ERROR(push_packed(r, &first, parts));
+  return is_packed
+             ? push_packed(r, field, parts)
+             : ls_onnx_add_numbers(r, field, &parts->reals, &parts->num_reals);
+}
+
 static ls_status read_tensor_field(ls_onnx_reader *r,
                                    const ls_proto_field *field, void *out) {
   tensor_parts *parts = out;
@@ -152,10 +183,7 @@ static ls_status read_tensor_field(ls_onnx_reader *r,
     return ls_onnx_add_numbers(r, field, &parts->numbers, &parts->num_numbers);
   case TENSOR_FLOATS:
   case TENSOR_DOUBLES:
-    if (field->type != LS_PROTO_BYTES)
-      return ls_onnx_add_numbers(r, field, &parts->reals, &parts->num_reals);
-    parts->raw = *field;
-    return ls_ok();
+    return add_reals(r, field, parts);
   case TENSOR_RAW:
     if (field->type != LS_PROTO_BYTES)
       return ls_onnx_damaged(r, "a tensor's bytes are a number");

@@ -21,7 +21,7 @@
 
 TEST_FILE(.set_up = scratch_enter, .tear_down = scratch_leave);
 
-enum { F32 = 1, I64 = 7, OPSET = 17 };
+enum { F32 = 1, U8 = 2, I64 = 7, OPSET = 17 };
 
 // ---- Writing ---------------------------------------------------------------
 // A node: inputs and outputs separated by spaces, then attributes such as
@@ -79,15 +79,20 @@ static void add_floats(ls_text *out, const char *name, int64_t rows,
   ls_proto_end(out, tensor);
 }
 
-static void add_integers(ls_text *out, const char *name, int64_t count,
-                         const int64_t *values) {
+static void add_integers_of(ls_text *out, const char *name, int64_t type,
+                            int64_t count, const int64_t *values) {
   const size_t tensor = ls_proto_begin(out, 5);
   ls_proto_i64(out, 1, count);
-  ls_proto_i64(out, 2, I64);
+  ls_proto_i64(out, 2, type);
   for (int64_t i = 0; i < count; ++i)
-    ls_proto_i64(out, 7, values[i]);
+    ls_proto_i64(out, type == I64 ? 7 : 5, values[i]);
   ls_proto_string(out, 8, name);
   ls_proto_end(out, tensor);
+}
+
+static void add_integers(ls_text *out, const char *name, int64_t count,
+                         const int64_t *values) {
+  add_integers_of(out, name, I64, count, values);
 }
 
 // An input or output; a size of -1 is unknown.
@@ -519,6 +524,99 @@ TEST(what_cannot_be_read_is_refused_by_name) {
   expect_refused("GRU", "x x x", "", OPSET, LS_UNIMPLEMENTED, "GRU");
   expect_refused("MaxPool", "x", "kernel_shape=2,", OPSET, LS_UNIMPLEMENTED,
                  "2 dimensions");
+  expect_refused("LSTM", "x x x", "activations=1,", OPSET, LS_UNIMPLEMENTED,
+                 "activations of a recurrent layer that are no names");
+}
+
+// ---- Integers --------------------------------------------------------------
+// A chain of nodes, separated by ';', each "Type inputs -> output attrs", whose
+// last output is "a".
+static void add_chain(ls_text *graph, const char *nodes) {
+  char copy[300], *rest = copy;
+  snprintf(copy, sizeof(copy), "%s", nodes);
+  for (char *node = strtok_r(copy, ";", &rest); node != NULL;
+       node = strtok_r(NULL, ";", &rest)) {
+    char *inputs = strchr(node, ' '), *output = strstr(node, " -> ");
+    *inputs = *output = '\0';
+    output += 4;
+    char *attrs = strchr(output, ' ');
+    if (attrs != NULL) *attrs++ = '\0';
+    add_node(graph, node, inputs + 1, output, attrs != NULL ? attrs : "");
+  }
+}
+
+// Makes x times the sum of the integers of a chain; x is 1.
+static ls_status sum_chain(const char *nodes, double *out_sum) {
+  static const int64_t pair[] = {-1, 4}, list[] = {0, 1}, row[] = {1, 2},
+                       four[] = {1, 2, 3, 4}, square[] = {2, 2}, unit[] = {1},
+                       end[] = {4}, most[] = {INT64_MAX}, wide[] = {0, 5},
+                       minus[] = {-7, 7, -6, 6}, by[] = {3, -3, 3, -3},
+                       large[] = {200}, larger[] = {250};
+  static int64_t many[3000];
+  LS_OWN(ls_text, graph) = text_of();
+  LS_OWN(ls_onnx, onnx) = NULL;
+  add_chain(&graph, nodes);
+  add_chain(&graph, "Cast a -> f to=1;ReduceSum f -> r keepdims=0;"
+                    "Mul x r -> y");
+  add_integers(&graph, "none", 0, pair);
+  add_integers(&graph, "zero", 1, list);
+  add_integers(&graph, "one", 1, unit);
+  add_integers(&graph, "end", 1, end);
+  add_integers(&graph, "most", 1, most);
+  add_integers(&graph, "pair", 2, pair);
+  add_integers(&graph, "list", 2, list);
+  add_integers(&graph, "row", 2, row);
+  add_integers(&graph, "wide", 2, wide);
+  add_integers(&graph, "square", 2, square);
+  add_integers(&graph, "four", 4, four);
+  add_integers(&graph, "minus", 4, minus);
+  add_integers(&graph, "by", 4, by);
+  add_integers(&graph, "many", 3000, many);
+  add_integers_of(&graph, "large", U8, 1, large);
+  add_integers_of(&graph, "larger", U8, 1, larger);
+  add_port(&graph, 11, "x", LS_SHAPE(-1));
+  add_port(&graph, 12, "y", LS_SHAPE(-1));
+  expect_ok(load(&graph, OPSET, &onnx));
+  expect_ok(ls_frame_begin());
+  const ls_tensor x = ls_fill(LS_DTYPE_F32, LS_SHAPE(1), 1);
+  LS_OWN(ls_nest, y) = ls_onnx_apply(onnx, ls_leaf(x), false);
+  ls_status status = ls_nest_status(y);
+  if (ls_status_is_ok(status))
+    status = ls_tensor_item(ls_nest_tensor(y, 0), out_sum);
+  ls_status kept = ls_status_clone(status);
+  ls_status_free(status);
+  ls_status_free(ls_frame_end(NULL));
+  return kept;
+}
+
+TEST(arithmetic_of_known_integers_is_that_of_their_ops) {
+  static const struct {
+    const char *nodes;
+    double sum;
+  } rows[] = {
+      {"Reshape list row -> at;Gather pair at -> a", 3},
+      {"Reshape four square -> m;Gather m one -> a", 7},
+      {"Reshape none wide -> e;Transpose e -> t;Transpose t -> a", 0},
+      {"Where list one row -> a", 2},
+      {"Where list pair one -> a", 5},
+      {"Slice four one end zero most -> a", 2},
+      {"Mod minus by -> a", 0},
+      {"Mod minus by -> b;Mul b b -> a", 8},
+      {"Mod minus by -> a fmod=1", 0},
+      {"Mod minus by -> b fmod=1;Mul b b -> a", 2},
+      {"Mod large larger -> a", 200},
+      {"Reshape minus square -> m;Reshape by square -> n;Mod m n -> b;"
+       "Mul b b -> a",
+       8},
+  };
+  for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
+    double sum = -1;
+    expect_ok(sum_chain(rows[i].nodes, &sum));
+    if (sum != rows[i].sum) fail_msg("%s: %g", rows[i].nodes, sum);
+  }
+  double sum = 0;
+  expect_status(sum_chain("Where many pair many -> a", &sum),
+                LS_INVALID_ARGUMENT, "3000");
 }
 
 TEST(ops_of_other_domains_are_refused) {
@@ -584,6 +682,27 @@ TEST(weights_may_lie_in_a_file_beside_it) {
                 "8 bytes");
   remove("weights");
   remove("net.onnx");
+}
+
+TEST(packed_numbers_may_come_in_several_parts) {
+  static const float numbers[] = {3, 4, 5};
+  LS_OWN(ls_text, graph) = text_of();
+  LS_OWN(ls_onnx, onnx) = NULL;
+  ls_variable *w = NULL;
+  const size_t tensor = ls_proto_begin(&graph, 5);
+  ls_proto_i64(&graph, 1, 4);
+  ls_proto_i64(&graph, 2, F32);
+  ls_proto_string(&graph, 8, "w");
+  ls_proto_bytes(&graph, 4, numbers, sizeof(float));
+  ls_proto_bytes(&graph, 4, numbers + 1, 2 * sizeof(float));
+  ls_proto_f32(&graph, 4, 6);
+  ls_proto_end(&graph, tensor);
+  add_node(&graph, "Add", "x w", "y", "");
+  add_port(&graph, 11, "x", LS_SHAPE(-1, 4));
+  add_port(&graph, 12, "y", LS_SHAPE(-1, 4));
+  expect_ok(load(&graph, OPSET, &onnx));
+  assert_int_equal(ls_onnx_variables(onnx, &w, 1), 1);
+  expect_variable(w, (const double[]){3, 4, 5, 6}, 4, 0);
 }
 
 TEST(any_bytes_are_read_or_refused) {
