@@ -162,10 +162,8 @@ static ls_status read_entry(const char *path, size_t entry,
   return ls_ok();
 }
 
-// Verifies the checksum. A file without one was written by hand and is
-// accepted.
-static ls_status check_sum(const char *path, const ls_json *json,
-                           const char *bytes, size_t size) {
+ls_status ls_train_config_check_sum(const char *path, const ls_json *json,
+                                    const char *bytes, size_t size) {
   enum { TAIL = LS_CHECKPOINT_TAIL_SIZE + 1 };
   char tail[TAIL + 1];
   if (ls_json_find(json, "crc32c") == NULL) return ls_ok();
@@ -185,7 +183,7 @@ static ls_status config_parse(read_config *read, const char *path,
                               const ls_json **out_json) {
   LS_RETURN_IF_ERROR(ls_json_parse(&read->arena, path, bytes, size, out_json));
   return (*out_json)->kind == LS_JSON_OBJECT
-             ? check_sum(path, *out_json, bytes, size)
+             ? ls_train_config_check_sum(path, *out_json, bytes, size)
              : ls_invalid_argument("'%s' has no JSON object", path);
 }
 

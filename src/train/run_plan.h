@@ -6,6 +6,7 @@
 
 #include "base/runtime_internal.h"
 #include "base/text.h"
+#include "io/json.h"
 #include "lockstep/train.h"
 #include "train/early_stop.h"
 
@@ -34,5 +35,11 @@ LS_MUST_USE ls_status ls_run_plan_make(const ls_train_options *options,
 
 // Appends the text of config.json.
 void ls_train_config_print(const ls_train_config *config, ls_text *text);
+// Verifies the checksum of a text read as `json`. One without a checksum was
+// written by hand and is accepted.
+//   LS_DATA_LOSS  it does not match.
+LS_MUST_USE ls_status ls_train_config_check_sum(const char *path,
+                                                const ls_json *json,
+                                                const char *bytes, size_t size);
 
 #endif  // LS_TRAIN_RUN_PLAN_H_

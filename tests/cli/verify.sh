@@ -103,6 +103,14 @@ is_named 'config.json: "learning_rate" is 0.25, it was 0.01' \
   sed -i 's/"learning_rate":[0-9.e-]*/"learning_rate":0.25/' config.json
 is_named 'config.json: "seed" is 4, it was 3' \
   sed -i 's/"seed":3/"seed":4/' config.json
+is_named 'config.json: "flip" is true, it was false' \
+  sed -i 's/"flip":false/"flip":true/' config.json
+is_named 'config.json: "crc32c" is "0' \
+  sed -i 's/"crc32c":"[0-9a-f]*/"crc32c":"00000000/' config.json
+is_named 'config.json: "more" is 1, it was missing' \
+  sed -i 's/{/{"more":1,/' config.json
+is_named "config.json: 'changed/config.json' is damaged" \
+  sed -i 's/,/, /' config.json
 is_named "config.json: " truncate -s 100 config.json
 is_named "config.json: " rm config.json
 is_named "chain.jsonl: line 8 was changed" \

@@ -46,8 +46,7 @@ static ls_dataset *make_data(int changed) {
 }
 
 typedef struct life {
-  int64_t steps, stop_at;
-  int64_t seed;
+  int64_t steps, stop_at, seed;
   bool attest, resume, goes_on;
   ls_train_stop stop;
 } life;
@@ -72,6 +71,7 @@ static ls_status live(life *self) {
                                       .train = data,
                                       .test = part,
                                       .steps = self->steps,
+                                      .seed = self->seed,
                                       .run_folder = "run",
                                       .resume = self->resume,
                                       .save_steps = 10,
@@ -231,6 +231,28 @@ static ls_status append_some(void *user, const char *path, const void *data,
   const bool fails = strstr(path, "chain.jsonl") != NULL && ++num_appended == 2;
   LS_RETURN_IF_ERROR(system->append(user, path, data, fails ? size / 2 : size));
   return fails ? LS_STATUS(LS_UNAVAILABLE, "the disk is full") : ls_ok();
+}
+
+// Beyond 2^53 the next whole number is no other double.
+TEST(large_numbers_of_a_configuration_are_compared_exactly) {
+  told t;
+  ls_chain_result result;
+  const ls_file_system *files = ls_file_system_system();
+  LS_OWN_MEMORY(ls_allocator_system(), char, text) = NULL;
+  size_t size = 0;
+  expect_ok(
+      live(&(life){.steps = 1, .attest = true, .seed = 9007199254740993}));
+  expect_ok(files->read(files->user, "run/config.json", SIZE_MAX,
+                        ls_allocator_system(), &text, &size));
+  char *seed = strstr(text, "9007199254740993");
+  assert_non_null(seed);
+  seed[15] = '2';
+  expect_ok(files->write(files->user, "run/config.json", text, size));
+  check_run(&t, &result);
+  assert_string_equal(t.differences,
+                      "config.json: \"seed\" is 9007199254740992, it was "
+                      "9007199254740993\n");
+  remove_tree("run");
 }
 
 TEST(a_line_that_is_not_written_whole_is_removed) {

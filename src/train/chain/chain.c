@@ -41,7 +41,7 @@ static ls_status read_line(ls_chain_lines *self, const char *text, size_t size,
   const ls_json *root = NULL;
   const char *tail = size > TAIL_SIZE ? text + size - TAIL_SIZE : text;
   if (size > TAIL_SIZE && strncmp(tail, TAIL, sizeof(TAIL) - 1) == 0)
-    snprintf(said, sizeof(said), "%s", tail + sizeof(TAIL) - 1);
+    memcpy(said, tail + sizeof(TAIL) - 1, sizeof(said) - 1);
   hash_line(text, (size_t)(tail - text), hash);
   if (strcmp(said, hash) == 0) {
     const ls_status status =

@@ -168,39 +168,55 @@ static void append_value(ls_text *text, const ls_json *value) {
   else if (value->kind == LS_JSON_NUMBER)
     ls_json_f64(&json, value->number);
   else
-    ls_text_append(text, value->kind == LS_JSON_NULL ? "null" : "a list");
+    ls_text_append(text, value->kind == LS_JSON_NULL    ? "null"
+                         : value->kind == LS_JSON_ARRAY ? "a list"
+                                                        : "an object");
+}
+
+// Compares a member of two configurations; NULL: one has none.
+static ls_status compare_member(checking *c, const ls_json *now,
+                                const ls_json *was, bool tells,
+                                bool *out_differs) {
+  LS_OWN(ls_text, one) = {.allocator = ls_runtime_allocator(c->runtime)};
+  LS_OWN(ls_text, other) = {.allocator = ls_runtime_allocator(c->runtime)};
+  append_value(&one, now);
+  append_value(&other, was);
+  LS_RETURN_IF_ERROR(ls_text_status(&one));
+  LS_RETURN_IF_ERROR(ls_text_status(&other));
+  if (strcmp(ls_text_data(&one), ls_text_data(&other)) == 0) return ls_ok();
+  *out_differs = true;
+  if (tells)
+    tell(c, true, "%s: \"%s\" is %s, it was %s", c->config_file,
+         (was != NULL ? was : now)->key, ls_text_data(&one),
+         ls_text_data(&other));
+  return ls_ok();
 }
 
 // Compares a configuration with the one of a line; `tells` the differences.
 static ls_status compare_config(checking *c, const ls_json *now,
                                 const ls_json *was, bool tells,
                                 bool *out_differs) {
-  LS_OWN(ls_text, one) = {.allocator = ls_runtime_allocator(c->runtime)};
-  LS_OWN(ls_text, other) = {.allocator = ls_runtime_allocator(c->runtime)};
   *out_differs = was == NULL || was->kind != LS_JSON_OBJECT;
   if (*out_differs) return ls_ok();
-  for (was = was->first; was != NULL; was = was->next) {
-    if (strcmp(was->key, "crc32c") == 0) continue;
-    ls_text_clear(&one);
-    ls_text_clear(&other);
-    append_value(&one, ls_json_find(now, was->key));
-    append_value(&other, was);
-    LS_RETURN_IF_ERROR(ls_text_status(&one));
-    LS_RETURN_IF_ERROR(ls_text_status(&other));
-    if (strcmp(ls_text_data(&one), ls_text_data(&other)) == 0) continue;
-    *out_differs = true;
-    if (tells)
-      tell(c, true, "%s: \"%s\" is %s, it was %s", c->config_file, was->key,
-           ls_text_data(&one), ls_text_data(&other));
+  for (const ls_json *at = was->first; at != NULL; at = at->next) {
+    const ls_json *same = ls_json_find(now, at->key);
+    // A file edited by hand may lack the checksum.
+    if (same != NULL || strcmp(at->key, "crc32c") != 0)
+      LS_RETURN_IF_ERROR(compare_member(c, same, at, tells, out_differs));
   }
+  for (const ls_json *at = now->first; at != NULL; at = at->next)
+    if (ls_json_find(was, at->key) == NULL)
+      LS_RETURN_IF_ERROR(compare_member(c, at, NULL, tells, out_differs));
   return ls_ok();
 }
 
 // Compares the file with the last line that has a configuration and, if nothing
 // was saved since, with those before it: a run that is killed after its line
 // may have the former file.
-static ls_status check_members(checking *c, const ls_json *now) {
-  bool differs = true, has_saved = false;
+static ls_status check_members(checking *c, const ls_json *now,
+                               bool *out_differs) {
+  bool has_saved = false;
+  *out_differs = true;
   for (size_t i = c->lines.count; i > 0; --i) {
     const ls_json *root = c->lines.items[i - 1].root;
     const ls_json *config = ls_json_find(root, "config");
@@ -208,11 +224,11 @@ static ls_status check_members(checking *c, const ls_json *now) {
       has_saved |= ls_json_find(root, "metrics") != NULL;
       continue;
     }
-    LS_RETURN_IF_ERROR(compare_config(c, now, config, false, &differs));
-    if (!differs) return ls_ok();
+    LS_RETURN_IF_ERROR(compare_config(c, now, config, false, out_differs));
+    if (!*out_differs) return ls_ok();
     if (has_saved) break;
   }
-  return compare_config(c, now, c->config, true, &differs);
+  return compare_config(c, now, c->config, true, out_differs);
 }
 
 static ls_status check_config(checking *c) {
@@ -220,6 +236,7 @@ static ls_status check_config(checking *c) {
   LS_OWN_MEMORY(ls_runtime_allocator(c->runtime), char, bytes) = NULL;
   size_t size = 0;
   const ls_json *now = NULL;
+  bool differs = false;
   if (c->config == NULL || c->config->first == NULL) return ls_ok();
   c->config_file = ls_json_find(c->config, "estimator") != NULL
                        ? "estimator.json"
@@ -231,7 +248,13 @@ static ls_status check_config(checking *c) {
   if (ls_status_is_ok(status))
     status = ls_json_parse(&c->lines.arena, ls_text_data(&c->path), bytes, size,
                            &now);
-  if (ls_status_is_ok(status)) return check_members(c, now);
+  if (ls_status_is_ok(status)) {
+    LS_RETURN_IF_ERROR(check_members(c, now, &differs));
+    if (differs) return ls_ok();
+    status =
+        ls_train_config_check_sum(ls_text_data(&c->path), now, bytes, size);
+  }
+  if (ls_status_is_ok(status)) return status;
   if (ls_status_code(status) == LS_RESOURCE_EXHAUSTED) return status;
   tell(c, true, "%s: %s", c->config_file, ls_status_message(status));
   ls_status_free(status);
