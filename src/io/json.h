@@ -73,6 +73,11 @@ struct ls_json {
 LS_MUST_USE ls_status ls_json_parse(ls_arena *arena, const char *name,
                                     const char *text, size_t size,
                                     const ls_json **out_value);
+// Reads a text that a writer of the library has made, which its checksum has
+// shown, with any number of values.
+LS_MUST_USE ls_status ls_json_parse_own(ls_arena *arena, const char *name,
+                                        const char *text, size_t size,
+                                        const ls_json **out_value);
 
 // Reads a text that is one object with any number of members, and passes each
 // to the visitor as it is read. Values are valid until the visitor returns, so

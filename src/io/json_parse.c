@@ -15,6 +15,7 @@ typedef struct parser {
   const char *name;
   const char *text, *at, *end;
   size_t num_values;  // Values in arrays and objects so far.
+  size_t most_values;
 } parser;
 
 // ---- Messages --------------------------------------------------------------
@@ -236,7 +237,7 @@ static ls_status parse_key(parser *p, ls_map *keys, const char **out_key) {
 // Reads an item or, with keys, a member.
 static ls_status parse_item(parser *p, int depth, ls_map *keys,
                             ls_json **out_item) {
-  if (++p->num_values > MAX_VALUES + (size_t)(p->end - p->text) / BYTES_A_VALUE)
+  if (++p->num_values > p->most_values)
     return fail_expecting(p, "fewer values in a text of its size");
   ls_json *item = *out_item = ls_arena_new(p->arena, ls_json);
   if (item == NULL) return ls_out_of_memory();
@@ -286,7 +287,8 @@ static parser parser_of(ls_arena *arena, const char *name, const char *text,
                   .name = name,
                   .text = text,
                   .at = text,
-                  .end = text + size};
+                  .end = text + size,
+                  .most_values = MAX_VALUES + size / BYTES_A_VALUE};
 }
 
 static ls_status parse_end(parser *p) {
@@ -295,15 +297,26 @@ static ls_status parse_end(parser *p) {
                         : ls_ok();
 }
 
-ls_status ls_json_parse(ls_arena *arena, const char *name, const char *text,
-                        size_t size, const ls_json **out_value) {
+static ls_status parse_all(parser *p, const ls_json **out_value) {
   *out_value = NULL;
-  parser p = parser_of(arena, name, text, size);
-  LS_ARENA_NEW_OR_RETURN(arena, ls_json, value);
-  LS_RETURN_IF_ERROR(parse_value(&p, 0, value));
-  LS_RETURN_IF_ERROR(parse_end(&p));
+  LS_ARENA_NEW_OR_RETURN(p->arena, ls_json, value);
+  LS_RETURN_IF_ERROR(parse_value(p, 0, value));
+  LS_RETURN_IF_ERROR(parse_end(p));
   *out_value = value;
   return ls_ok();
+}
+
+ls_status ls_json_parse(ls_arena *arena, const char *name, const char *text,
+                        size_t size, const ls_json **out_value) {
+  parser p = parser_of(arena, name, text, size);
+  return parse_all(&p, out_value);
+}
+
+ls_status ls_json_parse_own(ls_arena *arena, const char *name, const char *text,
+                            size_t size, const ls_json **out_value) {
+  parser p = parser_of(arena, name, text, size);
+  p.most_values = SIZE_MAX;
+  return parse_all(&p, out_value);
 }
 
 // ---- Members one by one ----------------------------------------------------

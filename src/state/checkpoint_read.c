@@ -46,7 +46,7 @@ ls_status ls_checkpoint_file_parse(ls_checkpoint_file *self, const char *text,
                                    size_t size, int64_t step) {
   LS_RETURN_IF_ERROR(check_sum(self->path, text, size));
   LS_RETURN_IF_ERROR(
-      ls_json_parse(&self->arena, self->path, text, size, &self->root));
+      ls_json_parse_own(&self->arena, self->path, text, size, &self->root));
   return check_root(self, step);
 }
 

@@ -444,6 +444,41 @@ static ls_status restore_again(void *self, const ls_record *record) {
   return ls_checkpoints_restore(((world *)self)->checkpoints, NULL, NULL);
 }
 
+// Some hundred thousand numbers in few bytes, more than a JSON text of others
+// may have.
+enum { PARTS = 2, NUMBERS = 60000 };
+static ls_status save_many(void *self, ls_record *record) {
+  (void)self;
+  for (int part = 0; part < PARTS; ++part) {
+    ls_record *inner = NULL;
+    LS_RETURN_IF_ERROR(ls_record_add(record, part == 0 ? "a" : "b", &inner));
+    for (int i = 0; i < NUMBERS; ++i) {
+      const char name[] = {(char)('0' + i % 64), (char)('0' + i / 64 % 64),
+                           (char)('0' + i / 4096), '\0'};
+      if (strchr(name, '\\') == NULL)
+        LS_RETURN_IF_ERROR(ls_record_set_i64(inner, name, i % 10));
+    }
+  }
+  return ls_ok();
+}
+
+static ls_status restore_many(void *self, const ls_record *record) {
+  const ls_record *inner = NULL;
+  LS_RETURN_IF_ERROR(ls_record_find(record, "b", &inner));
+  return ls_record_get_i64(inner, "700", self);
+}
+
+TEST(a_state_of_many_numbers_is_restored) {
+  LS_OWN_BEGUN(world, w, begin, "checkpoints_test.tmp.many");
+  w.state.save = save_many;
+  w.state.restore = restore_many;
+  open_it(&w);
+  expect_ok(ls_checkpoints_save(w.checkpoints, 1, NULL, 0));
+  expect_ok(ls_checkpoints_wait(w.checkpoints));
+  expect_ok(ls_checkpoints_restore(w.checkpoints, NULL, NULL));
+  assert_int_equal(w.counter, 7);
+}
+
 TEST(a_state_cannot_save_or_restore_its_own_checkpoints) {
   LS_OWN_BEGUN(world, w, begin, "checkpoints_test.tmp.again");
   w.state.self = &w;
