@@ -90,11 +90,11 @@ typedef struct ls_serving_options {
 } ls_serving_options;
 
 // Writes an export. `*out_path`, which the caller owns (ls_text_release), is
-// its folder. It is made as BASE/temp-SECONDS and renamed when it is complete;
-// if the folder of this second exists, the next one is tried, ten in all. A
-// failure leaves nothing. A signature that does not fit its kind is left out,
-// with a warning: scores or a value that are no floats, classes that are no
-// strings. If there is no signature, a warning says so.
+// its folder. It is made as BASE/temp-SECONDS-PROCESS-NUMBER and renamed when
+// it is complete; if the folder of this second exists, the next one is tried,
+// ten in all. A failure leaves nothing. A signature that does not fit its kind
+// is left out, with a warning: scores or a value that are no floats, classes
+// that are no strings. If there is no signature, a warning says so.
 //   LS_FAILED_PRECONDITION  ten folders exist already; a variable is not in the
 //                           checkpoint: names it, mode and path.
 //   LS_INVALID_ARGUMENT     duplicate signatures or tags; an input that is no

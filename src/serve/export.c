@@ -3,6 +3,7 @@
 // Writes the folder of an export: everything is checked and made in a temporary
 // folder, which is then renamed; a failed export leaves nothing.
 #include <stdio.h>
+#include <unistd.h>
 
 #include "base/files.h"
 #include "base/memory/own.h"
@@ -99,23 +100,52 @@ static ls_status exists(const export *e, const char *path, bool *out_exists) {
   return e->files->exists(e->files->user, path, out_exists);
 }
 
-// Chooses a name, a time in seconds, that no other export has.
-static ls_status choose_folder(export *e) {
+// Chooses the name of the unfinished folder, which no other export has, also of
+// another process.
+static ls_status choose_temporary(export *e) {
+  static unsigned last;
+  const long long now = (long long)(ls_runtime_wall(e->runtime) / NANOS);
+  bool there = true;
+  while (there) {
+    const unsigned number = __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED);
+    e->temporary =
+        ls_arena_format(&e->memory, "%s/temp-%lld-%ld-%u", e->options->base,
+                        now, (long)getpid(), number);
+    LS_RETURN_IF_NO_MEMORY(e->temporary);
+    LS_RETURN_IF_ERROR(exists(e, e->temporary, &there));
+  }
+  return ls_ok();
+}
+
+// Renames the folder, unless another export has the name, perhaps since just
+// now.
+static ls_status try_folder(const export *e, bool *out_taken) {
+  LS_RETURN_IF_ERROR(exists(e, e->folder, out_taken));
+  if (*out_taken) return ls_ok();
+  const ls_status status =
+      e->files->rename(e->files->user, e->temporary, e->folder);
+  if (ls_status_is_ok(status)) return status;
+  const ls_status looked = exists(e, e->folder, out_taken);
+  if (!*out_taken) return ls_status_join(status, looked);
+  ls_status_free(status);
+  return looked;
+}
+
+// Gives the folder its name, a time in seconds.
+static ls_status name_folder(export *e) {
   const char *base = e->options->base;
   for (int i = 0; i < TRIES; ++i) {
     if (i > 0) ls_runtime_sleep(e->runtime, NANOS);
     const long long now = (long long)(ls_runtime_wall(e->runtime) / NANOS);
+    bool taken = false;
     e->folder = ls_arena_format(&e->memory, "%s/%lld", base, now);
-    e->temporary = ls_arena_format(&e->memory, "%s/temp-%lld", base, now);
-    if (e->folder == NULL || e->temporary == NULL) return ls_out_of_memory();
-    bool there = false, begun = false;
-    LS_RETURN_IF_ERROR(exists(e, e->folder, &there));
-    LS_RETURN_IF_ERROR(exists(e, e->temporary, &begun));
-    if (!there && !begun) return ls_ok();
+    LS_RETURN_IF_NO_MEMORY(e->folder);
+    LS_RETURN_IF_ERROR(try_folder(e, &taken));
+    if (!taken) return ls_ok();
     ls_runtime_log(e->runtime, LS_LOG_WARNING, "serve",
                    "'%s' is there already: waiting for the next second (try %d "
                    "of %d)",
-                   there ? e->folder : e->temporary, i + 1, TRIES);
+                   e->folder, i + 1, TRIES);
   }
   return LS_STATUS(LS_FAILED_PRECONDITION,
                    "no folder for an export under '%s' in %d tries: '%s' is "
@@ -263,11 +293,11 @@ static void take_away(const export *e) {
 static ls_status make_folder(export *e) {
   LS_RETURN_IF_ERROR(e->files->make_directories(e->files->user, e->temporary));
   LS_RETURN_IF_ERROR(export_fill(e));
-  return e->files->rename(e->files->user, e->temporary, e->folder);
+  return name_folder(e);
 }
 
 static ls_status export_make(export *e) {
-  LS_RETURN_IF_ERROR(choose_folder(e));
+  LS_RETURN_IF_ERROR(choose_temporary(e));
   LS_RETURN_IF_ERROR(note_made(e, e->temporary));
   const ls_status status = make_folder(e);
   if (!ls_status_is_ok(status)) take_away(e);

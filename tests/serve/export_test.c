@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/runtime_internal.h"
 #include "lockstep/lockstep.h"
 #include "support/counted.h"
 #include "support/served_model.h"
@@ -76,6 +77,50 @@ TEST(a_folder_that_is_there_is_waited_for) {
   served_close_model(&m);
   counted copy = c;
   counted_end(&copy);
+  served_remove_folder(served_folder);
+}
+
+// Another export begins and ends while a folder is made, in the same second.
+typedef struct rival {
+  const ls_serving_options *options;
+  bool has_begun;
+  char *path;
+} rival;
+
+static ls_status make_after_rival(void *user, const char *path) {
+  rival *other = user;
+  if (!other->has_begun) {
+    other->has_begun = true;
+    expect_ok(ls_serving_export(other->options, &other->path));
+  }
+  const ls_file_system *files = ls_file_system_system();
+  return files->make_directories(files->user, path);
+}
+
+TEST(exports_of_one_second_are_kept_apart) {
+  served_make_folder();
+  hands h = {.seconds = 1700000000};
+  rival other = {.path = NULL};
+  const ls_clock clock = {clock_now, clock_now, clock_sleep, &h};
+  ls_file_system files = *ls_file_system_system();
+  files.user = &other;
+  files.make_directories = make_after_rival;
+  LS_OWN(counted, c) = counted_begin_with(
+      (ls_runtime_options){.clock = &clock, .file_system = &files});
+  served_model m = served_open_model();
+  served_request r;
+  served_ask(&r, &m);
+  other.options = &r.options;
+  char *path = NULL;
+  expect_ok(ls_serving_export(&r.options, &path));
+  assert_int_equal(h.sleeps, 1);
+  assert_string_not_equal(path, other.path);
+  assert_true(served_is_there(path, "variables.safetensors"));
+  assert_true(served_is_there(other.path, "variables.safetensors"));
+  ls_text_release(path);
+  ls_text_release(other.path);
+  served_drop(&r);
+  served_close_model(&m);
   served_remove_folder(served_folder);
 }
 
