@@ -58,7 +58,7 @@ static void write_rows(void) {
 
 static int make_export(void **state) {
   (void)state;
-  (void)!system("rm -rf run run-export mnist photos marks* [1-9]*");
+  (void)!system("rm -rf run run-export mnist photos marks* versions [1-9]*");
   write_rows();
   run_command("train --model tiny --data rows.csv --quiet --run-dir run "
               "--steps 20 --batch-size 16 --test none");
@@ -458,6 +458,23 @@ TEST(the_version_of_an_export_is_a_part_of_its_address) {
   stop_server(&self);
 }
 
+// Folders of versions are named by numbers, also 0 and 007.
+TEST(any_number_is_a_version) {
+  static const char *const names[] = {"0", "007"};
+  HEAP(char, answer) = malloc(ANSWER);
+  for (size_t i = 0; i < 2; ++i) {
+    char command[160], path[80];
+    snprintf(command, sizeof(command),
+             "mkdir -p versions && cp -r run-export versions/%s", names[i]);
+    assert_int_equal(system(command), 0);
+    server self = start_server("numbered=versions");
+    snprintf(path, sizeof(path), "/v1/models/numbered/versions/%s", names[i]);
+    assert_int_equal(get(self.port, "GET", path, answer), 200);
+    assert_non_null(strstr(answer, names[i]));
+    stop_server(&self);
+  }
+}
+
 TEST(a_run_without_an_export_is_refused_with_the_command_that_makes_one) {
   assert_int_not_equal(system("\"$LOCKSTEP\" serve run 2>err.txt"), 0);
   assert_int_equal(system("grep -q \"'run' is a run without an export: make "
@@ -485,7 +502,7 @@ static void export_pair(char *path, size_t size) {
   static const char *const out[] = {"sum", "difference"};
   ls_graph *graph = NULL;
   char *folder = NULL;
-  ls_nest inputs, outputs, first, total, wide;
+  ls_nest inputs, outputs, first, total, wide, open, product;
   expect_ok(ls_graph_create("pair", &graph));
   {
     LS_GRAPH_SCOPE(graph);
@@ -498,6 +515,11 @@ static void export_pair(char *path, size_t size) {
     const ls_tensor zeros = ls_fill(LS_DTYPE_F32, LS_SHAPE(3, 64), 0);
     wide = ls_nest_dict("", (const char *const[]){"wide"},
                         (ls_nest[]){ls_leaf(ls_matmul(a, zeros))}, 1);
+    const ls_tensor x = ls_placeholder(LS_DTYPE_F32, LS_SHAPE(-1, -1), "x");
+    open = ls_nest_dict("", (const char *const[]){"x"}, (ls_nest[]){ls_leaf(x)},
+                        1);
+    product = ls_nest_dict("", (const char *const[]){"product"},
+                           (ls_nest[]){ls_leaf(ls_matmul(x, zeros))}, 1);
     total =
         ls_nest_dict("", (const char *const[]){"total"},
                      (ls_nest[]){ls_leaf(ls_reduce_sum(a, LS_ALL_AXES))}, 1);
@@ -505,9 +527,10 @@ static void export_pair(char *path, size_t size) {
   const ls_serving_signature signatures[] = {
       {{LS_SERVING_DEFAULT, LS_EXPORT_PREDICT, outputs}, inputs},
       {{"whole", LS_EXPORT_PREDICT, total}, first},
-      {{"wide", LS_EXPORT_PREDICT, wide}, first}};
+      {{"wide", LS_EXPORT_PREDICT, wide}, first},
+      {{"open", LS_EXPORT_PREDICT, product}, open}};
   const ls_serving_graph served = {
-      .graph = graph, .signatures = signatures, .num_signatures = 3};
+      .graph = graph, .signatures = signatures, .num_signatures = 4};
   expect_ok(ls_serving_export(
       &(ls_serving_options){.base = ".", .graphs = &served, .num_graphs = 1},
       &folder));
@@ -518,6 +541,8 @@ static void export_pair(char *path, size_t size) {
   ls_nest_release(first);
   ls_nest_release(total);
   ls_nest_release(wide);
+  ls_nest_release(open);
+  ls_nest_release(product);
   ls_graph_destroy(graph);
 }
 
@@ -597,6 +622,17 @@ TEST(outputs_without_rows_are_run_alone_for_64_shapes) {
   HEAP(char, answer) = malloc(ANSWER);
   HEAP(char, text) = malloc(ANSWER);
   const char *body = NULL;
+  // Shapes that fail take no place.
+  for (int size = 70; size >= 3; --size) {
+    char *at = text + sprintf(text, "{\"signature_name\":\"open\","
+                                    "\"inputs\":[[1");
+    for (int i = 1; i < size; ++i)
+      at += sprintf(at, ",1");
+    sprintf(at, "]]}");
+    assert_int_equal(post_text(self.port, PAIR, text, answer, &body),
+                     size > 3 ? 400 : 200);
+    assert_null(strstr(body, "different shapes"));
+  }
   for (int rows = 1; rows <= 65; ++rows) {
     size_t size =
         (size_t)sprintf(text, "{\"signature_name\":\"whole\",\"inputs\":[");

@@ -262,9 +262,7 @@ ls_status cli_batcher_warm(cli_batcher *batcher, cli_signature *signature) {
 }
 
 // ---- Runs of one job -------------------------------------------------------
-// Refuses a shape beyond the first CLI_SHAPES, since each one's program is
-// kept.
-static ls_status check_shapes(cli_signature *s, ls_nest inputs) {
+static uint64_t hash_shapes(ls_nest inputs) {
   uint64_t hash = UINT64_C(14695981039346656037);
   for (size_t i = 0; i < ls_nest_count(inputs); ++i) {
     const ls_shape shape =
@@ -273,26 +271,33 @@ static ls_status check_shapes(cli_signature *s, ls_nest inputs) {
     for (int k = 0; k < shape.rank; ++k)
       hash = (hash ^ (uint64_t)shape.dim[k]) * UINT64_C(1099511628211);
   }
+  return hash;
+}
+
+static bool has_shapes(const cli_signature *s, uint64_t hash) {
   for (size_t i = 0; i < s->num_shapes; ++i)
-    if (s->shapes[i] == hash) return ls_ok();
-  if (s->num_shapes == CLI_SHAPES)
+    if (s->shapes[i] == hash) return true;
+  return false;
+}
+
+// Refuses shapes beyond the first CLI_SHAPES that have run, since each one's
+// program is kept.
+static ls_status run_alone(cli_job *job) {
+  cli_signature *s = job->request.signature;
+  const uint64_t hash = hash_shapes(job->request.inputs);
+  const bool is_new = !has_shapes(s, hash);
+  if (is_new && s->num_shapes == CLI_SHAPES)
     return ls_invalid_argument(
         "signature '%s' has run inputs of %d different shapes, the most that "
         "programs are kept for: use one of those",
         s->info.key, CLI_SHAPES);
-  s->shapes[s->num_shapes++] = hash;
-  return ls_ok();
-}
-
-static ls_status run_alone(cli_job *job) {
-  cli_signature *s = job->request.signature;
-  LS_RETURN_IF_ERROR(check_shapes(s, job->request.inputs));
   cli_metrics_batch(job->request.rows > 0 ? job->request.rows : 1);
   LS_RETURN_IF_ERROR(ls_serving_run(s->model->serving, s->info.key,
                                     job->request.inputs, &job->outputs));
   for (size_t i = 0; i < ls_nest_count(job->outputs); ++i)
     LS_RETURN_IF_ERROR(
         ls_array_wait(ls_nest_as_array(ls_nest_item(job->outputs, i))));
+  if (is_new) s->shapes[s->num_shapes++] = hash;
   return ls_ok();
 }
 

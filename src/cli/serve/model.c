@@ -74,15 +74,17 @@ static void find_newest(char *path, size_t size) {
   if (access(file, F_OK) == 0) return;
   DIR *folder = opendir(path);
   if (folder == NULL) return;
-  unsigned long long best = 0;
+  char best[NAME_MAX + 1] = "";  // As it is written, such as "007".
   for (const struct dirent *it; (it = readdir(folder)) != NULL;) {
-    if (!is_number(it->d_name, strlen(it->d_name))) continue;
-    const unsigned long long number = strtoull(it->d_name, NULL, 10);
-    best = number > best ? number : best;
+    const char *name = it->d_name;
+    if (is_number(name, strlen(name)) &&
+        (best[0] == '\0' ||
+         strtoull(name, NULL, 10) > strtoull(best, NULL, 10)))
+      snprintf(best, sizeof(best), "%s", name);
   }
   closedir(folder);
   const size_t used = strlen(path);
-  if (best > 0) snprintf(path + used, size - used, "/%llu", best);
+  if (best[0] != '\0') snprintf(path + used, size - used, "/%s", best);
 }
 
 // Returns the name of a model without one: the last part of its path that is
