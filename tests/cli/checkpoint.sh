@@ -110,6 +110,16 @@ for line in '\{"in":"config.json","member":"seed","values":\[0,3\]\}' \
   tells 1 "^$line\$" diff run other --json
 done
 grep -qv '^{' out.txt && fail "diff --json prints other lines, too"
+# A damaged line is passed over and reported.
+cp -r run damaged
+cp -r other damaged-other
+for folder in damaged damaged-other; do
+  sed -i '1i {"step":5,x' $folder/metrics.jsonl
+done
+tells 1 "^metrics.jsonl: 1 line of 'damaged' is damaged$" diff run damaged
+tells 1 '"damaged":1,"only_in":"damaged"' diff run damaged --json
+tells 1 '^metrics.jsonl: first at step' diff damaged damaged-other
+rm -r damaged damaged-other
 # Parted at a step in between.
 cp -r run resumed
 cp other/model.ckpt-15.* resumed

@@ -257,6 +257,10 @@ static ls_status read_records(void *user) {
 
 // ---- The command -----------------------------------------------------------
 static int print_end(const cli_replaying *r) {
+  const long long damaged = (long long)r->recorded.damaged;
+  if (damaged > 0)
+    cli_say(r->again.command, "%lld line%s of metrics.jsonl %s damaged",
+            damaged, damaged == 1 ? "" : "s", damaged == 1 ? "is" : "are");
   if (r->differs) {
     printf("all is equal up to step %lld\n", (long long)r->equal);
     return CLI_FAILED;

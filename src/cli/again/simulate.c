@@ -208,7 +208,10 @@ static bool lines_are_right(const char *wanted, const char *found, char *why,
              is_there ? "differs" : "lacks a line", (long long)a.step);
     return false;
   }
-  return true;
+  while (b.text != NULL)
+    cli_line_next(&found, &b);
+  if (b.damaged > 0) snprintf(why, room, "metrics.jsonl has a damaged line");
+  return b.damaged == 0;
 }
 
 // Compares the files of a training that has ended with the wanted ones.

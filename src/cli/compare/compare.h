@@ -62,8 +62,10 @@ typedef struct cli_line {
   int64_t step;
   int64_t before;  // In a line of steps: the step before the first of them.
   cli_line_kind kind;
+  int64_t damaged;  // Lines that were passed over.
 } cli_line;
-// Reads the next line at `at` (NULL: there is none); lends the text.
+// Reads the next line at `at` (NULL: there is none) that is an object with a
+// step; lends the text.
 void cli_line_next(const char **at, cli_line *line);
 // Orders lines by step, then by kind.
 int cli_line_order(const cli_line *a, const cli_line *b);

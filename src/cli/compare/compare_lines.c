@@ -32,15 +32,29 @@ ls_status cli_read_text(const char *folder, const char *name, char **out_text,
 }
 
 // ---- Lines -----------------------------------------------------------------
+// Returns true if a line, which ends at `end`, is an object with a step.
+static bool is_whole(const char *text, const char *end, cli_member *out_step) {
+  cli_member member;
+  const char *at = text;
+  while (at < end && cli_json_next(&at, &member))
+    continue;
+  return at < end && *at == '}' && cli_json_find(text, "step", out_step);
+}
+
 void cli_line_next(const char **at, cli_line *line) {
   cli_member member;
   if (line->text != NULL && line->kind == CLI_LINE_OF_STEPS)
     line->before = line->step;
   line->text = NULL;
-  const char *text = *at, *end = text == NULL ? NULL : strchr(text, '\n');
-  if (end == NULL) return;  // The last line may be truncated.
-  *at = end + 1;
-  if (!cli_json_find(text, "step", &member)) return;
+  const char *text = NULL, *end = *at;
+  for (; end != NULL; ++line->damaged) {
+    text = *at;
+    end = strchr(text, '\n');
+    if (end == NULL) return;  // The last line may be truncated.
+    *at = end + 1;
+    if (is_whole(text, end, &member)) break;
+  }
+  if (end == NULL) return;
   line->text = text;
   line->step = strtoll(member.value, NULL, 10);
   line->kind = cli_json_find(text, "checksum", &member)    ? CLI_LINE_OF_SUM

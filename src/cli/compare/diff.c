@@ -85,6 +85,21 @@ static void report_alone(const comparing *c, int which, int64_t lines) {
   printf("}\n");
 }
 
+// Reports lines that could not be compared, so that the runs are not equal.
+static void report_damaged(comparing *c, int which, int64_t lines) {
+  if (lines == 0) return;
+  c->different = true;
+  if (!c->json) {
+    printf("metrics.jsonl: %lld line%s of '%s' %s damaged\n", (long long)lines,
+           lines == 1 ? "" : "s", c->folders[which], lines == 1 ? "is" : "are");
+    return;
+  }
+  printf("{\"in\":\"metrics.jsonl\",\"damaged\":%lld,\"only_in\":",
+         (long long)lines);
+  cli_print_json(c->folders[which]);
+  printf("}\n");
+}
+
 static ls_status compare_metrics(comparing *c) {
   CLI_OWN(file_pair, files) = {0};
   LS_RETURN_IF_ERROR(read_both(c, "metrics.jsonl", &files));
@@ -115,6 +130,8 @@ static ls_status compare_metrics(comparing *c) {
   }
   for (int i = 0; i < 2; ++i)
     if (alone[i] > 0) report_alone(c, i, alone[i]);
+  report_damaged(c, 0, a.damaged);
+  report_damaged(c, 1, b.damaged);
   return ls_ok();
 }
 
@@ -266,7 +283,8 @@ int cli_diff(int argc, char **argv) {
        "the runs' shared library of models, for --op"},
       {"json", CLI_FLAG, &json, NULL,
        "print lines of JSON: per member that differs in, step, member, values "
-       "or only_in; the name of the first checkpoint that differs, and its "
+       "or only_in, or the number of damaged lines; the name of the first "
+       "checkpoint that differs, and its "
        "arrays as 'checkpoint diff --json' prints them; at the end equal, "
        "lines, files"},
   };
