@@ -20,6 +20,6 @@ int ls_format_v(char *buffer, size_t size, const char *format,
                 va_list arguments);
 // strtod and strtof for plain numbers; `out_end` may be NULL.
 LS_PRIVATE_API double ls_read_f64(const char *text, char **out_end);
-float ls_read_f32(const char *text, char **out_end);
+LS_PRIVATE_API float ls_read_f32(const char *text, char **out_end);
 
 #endif  // LS_BASE_PLAIN_H_

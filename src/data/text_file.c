@@ -141,10 +141,13 @@ ls_dataset *ls_dataset_texts(const char *const *paths, size_t num_paths,
     status = open_text(paths, num_paths, &opts, &file);
   if (!ls_status_is_ok(status)) return ls_dataset_from_arrays(ls_fail(status));
   const ls_nest piece = ls_nest_spec(LS_DTYPE_U8, LS_SHAPE(file->part.length));
-  // The description includes the contents' hash, since equal descriptions count
-  // as the same data.
-  char name[40];
-  ls_format(name, sizeof(name), "text %016llx", (unsigned long long)file->hash);
+  // The description includes the contents' hash and where a later part begins,
+  // since equal descriptions count as the same data.
+  char name[60], from[30] = "";
+  if (file->part.first > 0)
+    ls_format(from, sizeof(from), " from %lld", (long long)file->part.first);
+  ls_format(name, sizeof(name), "text %016llx%s",
+            (unsigned long long)file->hash, from);
   return ls_dataset_from_function(
       &(ls_index_options){.name = name,
                           .size = file->part.count,

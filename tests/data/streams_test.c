@@ -172,6 +172,40 @@ TEST(a_time_of_a_repeat_is_an_epoch_of_its_input) {
   for_all(for_ever);
 }
 
+enum { EPOCH = 100000 };
+static ls_status is_later(ls_nest element, const ls_map_call *call, void *user,
+                          bool *out_keep) {
+  (void)call, (void)user;
+  *out_keep = ls_array_i64(ls_nest_as_array(element), 0) >= EPOCH;
+  return ls_ok();
+}
+
+static ls_dataset *later(void *user) {
+  return ls_dataset_repeat(
+      ls_dataset_filter(stream_of(user),
+                        &(ls_filter_options){.call = is_later}),
+      2);
+}
+
+TEST(a_repetition_without_elements_is_not_the_end_of_a_repeat) {
+  EXPECT_STREAM(later, OF(few), EPOCH, EPOCH + 1, EPOCH + 2, EPOCH + 3,
+                EPOCH + 4, EPOCH + 5, EPOCH + 6);
+  expect_stream(later, OF(none), NULL, 0);
+  expect_stream_alike(later, OF(few));
+}
+
+TEST(a_shard_may_be_sought_beyond_the_end_by_any_number) {
+  static const int64_t places[] = {3, INT64_MAX / 3, INT64_MAX / 2, INT64_MAX};
+  for (size_t i = 0; i < LS_COUNT_OF(places); ++i) {
+    LS_OWN(ls_dataset, dataset) = sharded(OF(few));
+    LS_OWN(ls_iterator, iterator) = NULL;
+    LS_OWN(ls_nest, element) = ls_none();
+    expect_ok(ls_iterator_create(dataset, NULL, &iterator));
+    expect_ok(ls_iterator_seek(iterator, places[i]));
+    expect_status(ls_iterator_next(iterator, &element), LS_OUT_OF_RANGE, "");
+  }
+}
+
 // ---- Several ---------------------------------------------------------------
 static ls_dataset *behind(void *user) {
   return ls_dataset_concatenate(

@@ -66,6 +66,19 @@ TEST(the_last_tenth_is_to_test_on) {
   expect_pieces(path, &options, 100, 11, 9);
 }
 
+// A place in one part is none in the other, which may have as many pieces.
+TEST(the_parts_of_a_text_are_different_data) {
+  const char *path = write_bytes(257);
+  LS_OWN(ls_dataset, train) = ls_dataset_text(path, NULL);
+  LS_OWN(ls_dataset, test) =
+      ls_dataset_text(path, &(ls_text_options){.test = true});
+  char texts[2][200];
+  ls_dataset_print(train, texts[0], sizeof(texts[0]));
+  ls_dataset_print(test, texts[1], sizeof(texts[1]));
+  assert_string_not_equal(texts[0], texts[1]);
+  assert_null(strstr(texts[0], "from"));  // As earlier versions have saved it.
+}
+
 TEST(pieces_have_128_bytes_unless_told) {
   expect_pieces(write_bytes(1000), NULL, 0, 6, 128);
   expect_pieces(write_bytes(257), NULL, 0, 1, 128);

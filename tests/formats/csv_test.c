@@ -208,6 +208,23 @@ TEST(floats_are_read) {
         (rows[i].reads && narrow != (float)rows[i].want))
       fail_msg("'%s' is %.9g", rows[i].text, (double)narrow);
   }
+  // Halfway between two floats, or near zero, a double would round twice.
+  static const struct {
+    const char *text;
+    float want;
+  } narrow[] = {
+      {"1.00000005960464477539062500001", 0x1.000002p0F},
+      {"1.000000059604644775390625", 1},
+      {"0.00000000000000000000000000000000000000000000070064923216240853", 0},
+      {"0.00000000000000000000000000000000000000000000070064923216240854",
+       0x1p-149F},
+  };
+  for (size_t i = 0; i < LS_COUNT_OF(narrow); ++i) {
+    float found = -1;
+    const ls_csv_field field = field_of(narrow[i].text);
+    assert_true(ls_csv_read(&field, LS_DTYPE_F32, &found));
+    if (found != narrow[i].want) fail_msg("'%s' is %a", narrow[i].text, found);
+  }
   double found = 0;
   const ls_csv_field field = field_of("nan");
   assert_true(ls_csv_read(&field, LS_DTYPE_F64, &found));

@@ -13,6 +13,7 @@
 #include "io/crc32c.h"
 #include "io/inflate.h"
 #include "io/npy.h"
+#include "support/counted.h"
 #include "support/fault.h"
 #include "support/memory_files.h"
 #include "support/npy_files.h"
@@ -156,6 +157,17 @@ TEST(records_of_one_size_are_rows) {
 }
 
 // ---- CSV -------------------------------------------------------------------
+TEST(places_of_records_of_one_size_need_no_memory) {
+  enum { RECORDS = 1 << 24 };
+  put_text("large", "");
+  if (truncate("large", RECORDS) != 0) skip();
+  LS_OWN(counted, c) = counted_begin(1);
+  LS_OWN(ls_dataset, d) = ls_dataset_records(
+      LS_PATHS("large"), &(ls_records_options){.size = 1, .load = LS_FLAG_OFF});
+  assert_int_equal(ls_dataset_cardinality(d), RECORDS);
+  assert_true(counted_now(&c).peak_bytes < RECORDS);
+}
+
 TEST(columns_of_csv_are_typed_by_their_first_rows) {
   put_text("1.csv", "name,size,weight\nfly,1,0.5\n\"bee, big\",2,7\n");
   put_text("2.csv", "name,size,weight\nant,3,\"1e1\"\n");

@@ -62,8 +62,10 @@ static ls_status go_to_element(ls_stage *stage, int64_t more) {
   part_stage *self = (part_stage *)stage;
   const ls_part_dataset *part = part_of(stage);
   const int64_t before = self->done == 0 ? part->first : part->stride - 1;
+  const int64_t most = (INT64_MAX - before) / part->stride;
   self->done = 1;
-  return ls_stage_skip(stage->inputs[0], before + more * part->stride);
+  return ls_stage_skip(stage->inputs[0],
+                       more < most ? before + more * part->stride : INT64_MAX);
 }
 
 static ls_status next_sharded(ls_stage *stage, ls_nest *element) {
@@ -112,7 +114,8 @@ static ls_status repeated_next(ls_stage *stage, ls_nest *element) {
       ++self->given;
       return status;
     }
-    if (self->given == 0) return status;
+    // Without an end, one that gives nothing would be repeated for ever.
+    if (self->given == 0 && times < 0) return status;
     ls_status_free(status);
     if (times >= 0 && self->time + 1 >= times) {
       self->time = times;

@@ -264,9 +264,22 @@ static bool read_short(ls_bytes text, double *out) {
   return true;
 }
 
-static bool read_float(ls_bytes text, double *out) {
+// Returns true if the float nearest to a number, of which `value` is the
+// nearest double, is (float)value: a double halfway between two floats may have
+// been rounded to there, and one below the normal floats loses digits of its
+// own.
+static bool rounds_once(double value) {
+  uint64_t bits;
+  memcpy(&bits, &value, sizeof(bits));
+  const bool is_halfway = (bits & 0x1fffffff) == 0x10000000;
+  return value == 0 || (!is_halfway && fabs(value) >= 1e-37);
+}
+
+static bool read_float(ls_bytes text, double *out, float *out_narrow) {
   char buffer[128];
-  if (read_short(text, out)) return true;
+  const bool is_short = read_short(text, out);
+  *out_narrow = (float)*out;
+  if (is_short && rounds_once(*out)) return true;
   // Limits: numbers of this length do not occur; hexadecimal ones are not
   // allowed.
   if (text.size == 0 || text.size >= sizeof(buffer) ||
@@ -279,6 +292,7 @@ static bool read_float(ls_bytes text, double *out) {
   buffer[text.size] = '\0';
   char *end = NULL;
   *out = ls_read_f64(buffer, &end);
+  *out_narrow = rounds_once(*out) ? (float)*out : ls_read_f32(buffer, NULL);
   return end == buffer + text.size;
 }
 
@@ -299,11 +313,10 @@ static bool read_bool(ls_bytes text, void *out) {
 bool ls_csv_read(const ls_csv_field *field, ls_dtype dtype, void *out) {
   const ls_bytes text = trim_field(field);
   double value = 0;
+  float narrow = 0;
   if (dtype == LS_DTYPE_BOOL) return read_bool(text, out);
   if (ls_dtype_is_integer(dtype)) return read_integer(text, dtype, out);
-  if (!read_float(text, &value)) return false;
-  // Converts narrower floats through f64.
-  const float narrow = (float)value;
+  if (!read_float(text, &value, &narrow)) return false;
   switch (dtype) {
   case LS_DTYPE_F64:
     memcpy(out, &value, 8);
@@ -326,7 +339,8 @@ ls_dtype ls_csv_kind(const ls_csv_field *field) {
   const ls_bytes text = trim_field(field);
   int64_t integer = 0;
   double number = 0;
+  float narrow = 0;
   if (text.size == 0) return field->quoted ? LS_DTYPE_STRING : LS_DTYPE_NONE;
   if (read_integer(text, LS_DTYPE_I64, &integer)) return LS_DTYPE_I64;
-  return read_float(text, &number) ? LS_DTYPE_F32 : LS_DTYPE_STRING;
+  return read_float(text, &number, &narrow) ? LS_DTYPE_F32 : LS_DTYPE_STRING;
 }

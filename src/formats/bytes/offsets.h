@@ -15,6 +15,7 @@ typedef struct ls_offsets {
   ls_allocator *allocator;
   int64_t *items;  // Ends with the end of the last record.
   size_t size, capacity;
+  int64_t first, step;  // Without items: of records of one size.
 } ls_offsets;
 
 void ls_offsets_init(ls_offsets *offsets, ls_allocator *allocator);
@@ -24,6 +25,11 @@ LS_MUST_USE ls_status ls_offsets_add(ls_offsets *offsets, int64_t offset);
 
 static inline int64_t ls_offsets_count(const ls_offsets *offsets) {
   return offsets->size == 0 ? 0 : (int64_t)offsets->size - 1;
+}
+
+static inline int64_t ls_offsets_at(const ls_offsets *offsets, int64_t i) {
+  return offsets->items != NULL ? offsets->items[i]
+                                : offsets->first + i * offsets->step;
 }
 
 // Load and save offsets in a file of their own, which is valid only for a file

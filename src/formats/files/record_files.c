@@ -68,8 +68,6 @@ typedef struct fixed_decoder {
   ls_records_options options;
 } fixed_decoder;
 
-// Offsets are stored although they are computable, so that all formats work
-// alike.
 static ls_status scan_records(const ls_record_decoder *decoder,
                               ls_source_file *file) {
   const ls_records_options *o = &((const fixed_decoder *)decoder)->options;
@@ -84,8 +82,8 @@ static ls_status scan_records(const ls_record_decoder *decoder,
                      (long long)o->footer, (long long)o->size);
   }
   file->count = left / o->size;
-  for (int64_t i = 0; i <= file->count; ++i)
-    LS_RETURN_IF_ERROR(ls_offsets_add(&file->offsets, o->header + i * o->size));
+  file->offsets.first = o->header;
+  file->offsets.step = o->size;
   return ls_ok();
 }
 

@@ -178,11 +178,12 @@ enum { READ_MOST = 1 << 20 };
 // Counts the indices that are consecutive in a file, from record `record` on.
 static size_t run_of(const ls_source_file *file, int64_t record,
                      const int64_t *indices, size_t count) {
-  const int64_t *at = file->offsets.items + record;
+  const ls_offsets *at = &file->offsets;
+  const int64_t most = ls_offsets_at(at, record) + READ_MOST;
   size_t run = 1;
   while (run < count && indices[run] == indices[0] + (int64_t)run &&
          record + (int64_t)run < file->count &&
-         at[run + 1] - at[0] <= READ_MOST)
+         ls_offsets_at(at, record + (int64_t)run + 1) <= most)
     ++run;
   return run;
 }
@@ -201,16 +202,17 @@ static ls_status read_run(const ls_record_source *self,
                           const ls_source_file *file,
                           const ls_file_window *window, ls_fetch *fetch,
                           int64_t record, size_t run, char **out) {
-  const int64_t *at = file->offsets.items + record;
-  const size_t size = (size_t)(at[run] - at[0]);
-  char *bytes = bytes_at(file, window, at[0], size);
+  const int64_t first = ls_offsets_at(&file->offsets, record);
+  const int64_t end = ls_offsets_at(&file->offsets, record + (int64_t)run);
+  const size_t size = (size_t)(end - first);
+  char *bytes = bytes_at(file, window, first, size);
   if (bytes != NULL && !self->decoder->format->writes) {
     *out = bytes;
     return ls_ok();
   }
   *out = ls_fetch_room(fetch, size);
   if (*out == NULL) return no_memory(size, file->file);
-  if (bytes == NULL) return ls_file_read(file->file, at[0], *out, size);
+  if (bytes == NULL) return ls_file_read(file->file, first, *out, size);
   memcpy(*out, bytes, size);
   return ls_ok();
 }
@@ -222,9 +224,11 @@ static void look_ahead(const ls_record_source *self,
   const size_t number = file_of(self, index);
   const ls_source_file *file = self->files[number];
   if (window != NULL && window->file != file) return;
-  const int64_t *at = file->offsets.items + (index - self->first[number]);
-  const size_t size = at[1] - at[0] < 4096 ? (size_t)(at[1] - at[0]) : 4096;
-  const char *bytes = bytes_at(file, window, at[0], size);
+  const int64_t record = index - self->first[number];
+  const int64_t first = ls_offsets_at(&file->offsets, record);
+  const int64_t end = ls_offsets_at(&file->offsets, record + 1);
+  const size_t size = end - first < 4096 ? (size_t)(end - first) : 4096;
+  const char *bytes = bytes_at(file, window, first, size);
   if (bytes == NULL) return;
   for (size_t byte = 0; byte < size; byte += LS_CACHE_LINE)
     __builtin_prefetch(bytes + byte);
@@ -251,20 +255,22 @@ static ls_status read_neighbours(const ls_record_source *self, size_t number,
                                  int64_t record, size_t run, int64_t next,
                                  void *const *rows, size_t k) {
   const ls_source_file *file = self->files[number];
-  const int64_t *offsets = file->offsets.items + record;
+  const ls_offsets *offsets = &file->offsets;
   LS_OWN(ls_fetch_mark, mark) = ls_fetch_begin(fetch);
   char *bytes = NULL;
   const ls_status status =
       read_run(self, file, window, fetch, record, run, &bytes);
   if (next >= 0) look_ahead(self, window, next);
   LS_RETURN_IF_ERROR(status);
+  const int64_t first = ls_offsets_at(offsets, record);
   for (size_t i = 0; i < run; ++i) {
-    const ls_record_at at = {file->file, record + (int64_t)i, offsets[i],
-                             false};
+    const int64_t number_of = record + (int64_t)i;
+    const int64_t begin = ls_offsets_at(offsets, number_of);
+    const int64_t end = ls_offsets_at(offsets, number_of + 1);
+    const ls_record_at at = {file->file, number_of, begin, false};
     LS_RETURN_IF_ERROR(self->decoder->format->read(
-        self->decoder, fetch, &at, bytes + (offsets[i] - offsets[0]),
-        (size_t)(offsets[i + 1] - offsets[i]), self->base.row_sizes, rows,
-        k + i));
+        self->decoder, fetch, &at, bytes + (begin - first),
+        (size_t)(end - begin), self->base.row_sizes, rows, k + i));
   }
   return ls_ok();
 }
@@ -299,14 +305,14 @@ static ls_status get_record(const ls_dataset *dataset, ls_fetch *fetch,
   const size_t number = file_of(self, index);
   const ls_source_file *file = self->files[number];
   const int64_t record = index - self->first[number];
-  const int64_t *offsets = file->offsets.items + record;
-  const ls_record_at at = {file->file, record, offsets[0], false};
+  const int64_t begin = ls_offsets_at(&file->offsets, record);
+  const int64_t end = ls_offsets_at(&file->offsets, record + 1);
+  const ls_record_at at = {file->file, record, begin, false};
   LS_OWN(ls_fetch_mark, mark) = ls_fetch_begin(fetch);
   char *bytes = NULL;
   LS_RETURN_IF_ERROR(read_run(self, file, NULL, fetch, record, 1, &bytes));
   return self->decoder->format->make(self->decoder, fetch, &at, bytes,
-                                     (size_t)(offsets[1] - offsets[0]),
-                                     element);
+                                     (size_t)(end - begin), element);
 }
 
 // ---- The data set ----------------------------------------------------------

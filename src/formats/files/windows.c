@@ -47,17 +47,22 @@ static ls_file_window *windows_make_room(ls_windows *self, int64_t wanted) {
 }
 
 // ---- Reading ---------------------------------------------------------------
+static int64_t bytes_of(const ls_source_file *file, int64_t first,
+                        int64_t count) {
+  return ls_offsets_at(&file->offsets, first + count) -
+         ls_offsets_at(&file->offsets, first);
+}
+
 // Reassigns the window to these records; returns false without memory.
 static bool windows_begin(ls_windows *self, ls_file_window *window,
                           const ls_source_file *file, int64_t first,
                           int64_t count) {
-  const int64_t *at = file->offsets.items + first;
   ls_file_window fresh = {.state = LS_FILE_WINDOW_BEING_READ,
                           .file = file,
                           .first = first,
                           .count = count,
                           .bytes = window->bytes,
-                          .size = (size_t)(at[count] - at[0]),
+                          .size = (size_t)bytes_of(file, first, count),
                           .capacity = window->capacity};
   if (fresh.size > fresh.capacity) {
     ls_release(self->allocator, fresh.bytes);
@@ -77,7 +82,7 @@ static void windows_read_part(ls_windows *self, ls_file_window *window) {
   const size_t left = window->size - begin;
   const size_t size = left < LS_FILE_WINDOW_PART ? left : LS_FILE_WINDOW_PART;
   const int64_t at =
-      window->file->offsets.items[window->first] + (int64_t)begin;
+      ls_offsets_at(&window->file->offsets, window->first) + (int64_t)begin;
   ls_mutex_unlock(&self->lock);
   const ls_status status =
       ls_file_read(window->file->file, at, window->bytes + begin, size);
@@ -91,8 +96,8 @@ static void windows_read_part(ls_windows *self, ls_file_window *window) {
 ls_file_window *ls_windows_enter(ls_windows *self, const ls_source_file *file,
                                  int64_t first, int64_t count, int64_t wanted) {
   enum { LEAST = 128 };  // For fewer records a window is not worthwhile.
-  const int64_t *at = file->offsets.items + first;
-  if (count < LEAST || at[count] - at[0] > LS_FILE_WINDOW_MOST) return NULL;
+  if (count < LEAST || bytes_of(file, first, count) > LS_FILE_WINDOW_MOST)
+    return NULL;
   ls_mutex_lock(&self->lock);
   ls_file_window *window = windows_find(self, file, first, count);
   if (window == NULL && (window = windows_make_room(self, wanted)) != NULL &&
@@ -120,7 +125,7 @@ char *ls_file_window_find(const ls_file_window *window, int64_t offset,
                           size_t size) {
   if (window == NULL || size == 0) return NULL;
   const size_t begin =
-      (size_t)(offset - window->file->offsets.items[window->first]);
+      (size_t)(offset - ls_offsets_at(&window->file->offsets, window->first));
   const size_t first = begin / LS_FILE_WINDOW_PART;
   const size_t last = (begin + size - 1) / LS_FILE_WINDOW_PART;
   const uint64_t parts = (~(uint64_t)0 >> (63 - (last - first))) << first;
