@@ -240,7 +240,7 @@ static void reshape(ls_emitter *e, ls_emitted x, ls_emitted out) {
 static void broadcast(ls_emitter *e, ls_emitted x, ls_emitted out) {
   const int32_t rank = rank_of(e, x);
   const int32_t more = rank_of(e, out) - rank;
-  int64_t dims[LS_MAX_RANK];
+  int64_t dims[LS_MAX_RANK] = {0};
   for (int i = 0; i < rank; ++i)
     dims[i] = i + more;
   ls_text *text = ls_hlo_begin(e, "stablehlo.broadcast_in_dim", &x, 1, out);
