@@ -36,7 +36,7 @@ LS_API LS_MUST_USE ls_status ls_record_set_bytes(ls_record *record,
                                                  const void *data, size_t size);
 // Adds an empty record under a name, lent: the outer record owns it, and frees
 // it when the name is set again.
-//   LS_INVALID_ARGUMENT  more than 48 nested records
+//   LS_INVALID_ARGUMENT  more than 1080 nested records
 LS_API LS_MUST_USE ls_status ls_record_add(ls_record *record, const char *name,
                                            ls_record **out_inner);
 // Removes all entries.

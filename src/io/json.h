@@ -73,11 +73,16 @@ struct ls_json {
 LS_MUST_USE ls_status ls_json_parse(ls_arena *arena, const char *name,
                                     const char *text, size_t size,
                                     const ls_json **out_value);
-// Reads a text that a writer of the library has made, which its checksum has
-// shown, with any number of values.
-LS_MUST_USE ls_status ls_json_parse_own(ls_arena *arena, const char *name,
-                                        const char *text, size_t size,
-                                        const ls_json **out_value);
+// Reads a text with other limits: `values` in place of 65536, and `depth` in
+// place of 64. 0: the usual one.
+typedef struct ls_json_limits {
+  size_t values;
+  int depth;
+} ls_json_limits;
+LS_MUST_USE ls_status ls_json_parse_up_to(ls_arena *arena, const char *name,
+                                          const char *text, size_t size,
+                                          ls_json_limits limits,
+                                          const ls_json **out_value);
 
 // Reads a text that is one object with any number of members, and passes each
 // to the visitor as it is read. Values are valid until the visitor returns, so

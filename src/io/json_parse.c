@@ -16,6 +16,7 @@ typedef struct parser {
   const char *text, *at, *end;
   size_t num_values;  // Values in arrays and objects so far.
   size_t most_values;
+  int most_depth;
 } parser;
 
 // ---- Messages --------------------------------------------------------------
@@ -261,7 +262,11 @@ static ls_status parse_items(parser *p, int depth, ls_json *value) {
 }
 
 static ls_status parse_value(parser *p, int depth, ls_json *value) {
-  if (depth > MAX_DEPTH) return fail_expecting(p, "at most 64 levels");
+  if (depth > p->most_depth) {
+    char wanted[40];
+    snprintf(wanted, sizeof(wanted), "at most %d levels", p->most_depth);
+    return fail_expecting(p, wanted);
+  }
   if (accept_character(p, '{')) {
     value->kind = LS_JSON_OBJECT;
     return parse_items(p, depth, value);
@@ -288,7 +293,8 @@ static parser parser_of(ls_arena *arena, const char *name, const char *text,
                   .text = text,
                   .at = text,
                   .end = text + size,
-                  .most_values = MAX_VALUES + size / BYTES_A_VALUE};
+                  .most_values = MAX_VALUES + size / BYTES_A_VALUE,
+                  .most_depth = MAX_DEPTH};
 }
 
 static ls_status parse_end(parser *p) {
@@ -297,26 +303,25 @@ static ls_status parse_end(parser *p) {
                         : ls_ok();
 }
 
-static ls_status parse_all(parser *p, const ls_json **out_value) {
+ls_status ls_json_parse_up_to(ls_arena *arena, const char *name,
+                              const char *text, size_t size,
+                              ls_json_limits limits,
+                              const ls_json **out_value) {
   *out_value = NULL;
-  LS_ARENA_NEW_OR_RETURN(p->arena, ls_json, value);
-  LS_RETURN_IF_ERROR(parse_value(p, 0, value));
-  LS_RETURN_IF_ERROR(parse_end(p));
+  parser p = parser_of(arena, name, text, size);
+  if (limits.values > 0) p.most_values = limits.values;
+  if (limits.depth > 0) p.most_depth = limits.depth;
+  LS_ARENA_NEW_OR_RETURN(arena, ls_json, value);
+  LS_RETURN_IF_ERROR(parse_value(&p, 0, value));
+  LS_RETURN_IF_ERROR(parse_end(&p));
   *out_value = value;
   return ls_ok();
 }
 
 ls_status ls_json_parse(ls_arena *arena, const char *name, const char *text,
                         size_t size, const ls_json **out_value) {
-  parser p = parser_of(arena, name, text, size);
-  return parse_all(&p, out_value);
-}
-
-ls_status ls_json_parse_own(ls_arena *arena, const char *name, const char *text,
-                            size_t size, const ls_json **out_value) {
-  parser p = parser_of(arena, name, text, size);
-  p.most_values = SIZE_MAX;
-  return parse_all(&p, out_value);
+  return ls_json_parse_up_to(arena, name, text, size, (ls_json_limits){0},
+                             out_value);
 }
 
 // ---- Members one by one ----------------------------------------------------

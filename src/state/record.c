@@ -364,7 +364,8 @@ ls_status ls_record_from_text(const char *name, const char *text, size_t size,
   const ls_json *value = NULL;
   LS_OWN(ls_arena, arena) = {.allocator = ls_current_allocator()};
   LS_RETURN_IF_ERROR(
-      ls_json_parse(&arena, name, text == NULL ? "" : text, size, &value));
+      ls_json_parse_up_to(&arena, name, text == NULL ? "" : text, size,
+                          (ls_json_limits){.depth = LS_RECORD_LEVELS}, &value));
   LS_RETURN_IF_ERROR(ls_record_create(&record));
   LS_RETURN_IF_ERROR(ls_record_read(record, name, value));
   *out_record = ls_give(&record);

@@ -28,8 +28,14 @@ struct ls_record {
   int depth;       // 1, and one more in each inner record.
 };
 
-// Limits of our JSON reader, less some room for what surrounds a record.
-enum { LS_RECORD_DEPTH = 48, LS_RECORD_ENTRIES = 65000 };
+// Limits: nested records, of which a pipeline needs up to one for each of at
+// most 1000 data sets; levels of JSON, with some room for what surrounds a
+// record; and values.
+enum {
+  LS_RECORD_DEPTH = 1080,
+  LS_RECORD_LEVELS = LS_RECORD_DEPTH + 16,
+  LS_RECORD_ENTRIES = 65000
+};
 
 // Names that mark bytes, and texts that are not UTF-8, in JSON.
 #define LS_RECORD_BYTES "base64"

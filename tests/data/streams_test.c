@@ -8,6 +8,7 @@
 #include "data/own.h"
 #include "lockstep/element_spec.h"
 #include "lockstep/graph.h"
+#include "state/own.h"
 #include "support/counted.h"
 #include "support/stream_runs.h"
 
@@ -204,6 +205,38 @@ TEST(a_shard_may_be_sought_beyond_the_end_by_any_number) {
     expect_ok(ls_iterator_seek(iterator, places[i]));
     expect_status(ls_iterator_next(iterator, &element), LS_OUT_OF_RANGE, "");
   }
+}
+
+// A place in a pipeline of as many data sets as there may be is saved, restored
+// and written to a file.
+static ls_dataset *long_chain(void *user) {
+  ls_dataset *chain = stream_of(user);
+  for (int i = 0; i < 990; ++i)
+    chain = ls_dataset_take(chain, 90);
+  return chain;
+}
+
+TEST(a_place_in_a_long_pipeline_is_saved) {
+  LS_OWN(ls_dataset, dataset) = long_chain(OF(hundred));
+  LS_OWN(ls_iterator, iterator) = NULL;
+  LS_OWN(ls_iterator, other) = NULL;
+  LS_OWN(ls_record, record) = NULL;
+  LS_OWN(ls_record, read) = NULL;
+  LS_OWN(ls_nest, element) = ls_none();
+  char *text = NULL;
+  size_t size = 0;
+  expect_ok(ls_iterator_create(dataset, NULL, &iterator));
+  for (int i = 0; i < 40; ++i)
+    expect_ok(ls_iterator_next(iterator, &element));
+  expect_ok(ls_record_create(&record));
+  expect_ok(ls_iterator_save(iterator, record));
+  expect_ok(ls_record_to_text(record, &text, &size));
+  expect_ok(ls_record_from_text("place", text, size, &read));
+  ls_text_release(text);
+  expect_ok(ls_iterator_create(dataset, NULL, &other));
+  expect_ok(ls_iterator_restore(other, read));
+  expect_ok(ls_iterator_next(other, &element));
+  assert_int_equal(stream_number(element), 40);
 }
 
 // ---- Several ---------------------------------------------------------------
