@@ -73,18 +73,22 @@ static ls_nest predict_batch(ls_nest args, void *user) {
                       top == 0 || !p->flags->logits ? 3 + (top > 0) : 5);
 }
 
+// Returns an item of a nest of arrays, retained.
+static ls_nest retain_item(ls_nest nest, size_t index) {
+  const ls_array *array = ls_nest_as_array(ls_nest_item(nest, index));
+  return ls_nest_array(ls_array_retain((ls_array *)(uintptr_t)array));
+}
+
 // Computes the predictions of the batch.
 static ls_status compute_batch(predictor *p) {
   if (p->served == NULL)
     return ls_function_call(p->function, p->batch, &p->results);
-  const ls_nest examples = ls_nest_array(ls_array_retain(
-      (ls_array *)(uintptr_t)ls_nest_as_array(ls_nest_item(p->batch, 0))));
+  const ls_nest examples = retain_item(p->batch, 0);
   CLI_OWN(ls_nest, inputs) =
       ls_nest_dict("", &p->info->inputs[0].name, &examples, 1);
   LS_RETURN_IF_ERROR(
       ls_serving_run(p->served->serving, p->info->key, inputs, &p->logits));
-  CLI_OWN(ls_nest, args) = LS_TUPLE(ls_nest_array(ls_array_retain(
-      (ls_array *)(uintptr_t)ls_nest_as_array(ls_nest_item(p->logits, 0)))));
+  CLI_OWN(ls_nest, args) = LS_TUPLE(retain_item(p->logits, 0));
   return ls_function_call(p->function, args, &p->results);
 }
 

@@ -116,7 +116,7 @@ typedef enum cli_text_state {
 ls_status cli_text_run(cli_text *text, cli_text_state *out_state);
 // Writes the prompt and what follows it: as JSON, where bytes that are no UTF-8
 // become U+FFFD, or as they are.
-void cli_text_answer(const cli_text *text, bool as_json, FILE *to);
+ls_status cli_text_answer(FILE *to, const cli_text *text, bool as_json);
 
 // ---- The batcher -----------------------------------------------------------
 typedef struct cli_job cli_job;

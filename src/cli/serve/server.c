@@ -224,23 +224,6 @@ static const char *header_of(const exchange *x, const char *name) {
   return value != NULL ? value : "";
 }
 
-// Answers with a finished text.
-static enum MHD_Result send_written(exchange *x, const char *accept) {
-  const bool as_json = strstr(accept, "octet-stream") == NULL &&
-                       strstr(accept, "text/plain") == NULL;
-  cli_buffer text = {0};
-  FILE *to = cli_buffer_open(&text);
-  if (to != NULL) cli_text_answer(x->job.text, as_json, to);
-  if (to == NULL || fclose(to) != 0) {
-    cli_release(text.data);
-    return send_error(x, MHD_HTTP_INTERNAL_SERVER_ERROR, NULL,
-                      ls_out_of_memory());
-  }
-  return send_text(x, MHD_HTTP_OK,
-                   as_json ? "application/json" : "application/octet-stream",
-                   &text);
-}
-
 // Answers with the outputs of a finished job.
 static enum MHD_Result send_outputs(exchange *x) {
   const char *accept = header_of(x, MHD_HTTP_HEADER_ACCEPT);
@@ -248,9 +231,10 @@ static enum MHD_Result send_outputs(exchange *x) {
     const ls_status status = cli_give(&x->job.status);
     return send_error(x, code_of(status), NULL, status);
   }
-  if (x->is_text) return send_written(x, accept);
-  if (strstr(accept, "x-npy") != NULL ||
-      strstr(accept, "octet-stream") != NULL) {
+  const bool is_raw =
+      strstr(accept, "octet-stream") != NULL ||
+      strstr(accept, x->is_text ? "text/plain" : "x-npy") != NULL;
+  if (is_raw && !x->is_text) {
     ls_array *bytes = NULL;
     const ls_status status =
         cli_answer_npy(&x->job.request, x->job.outputs,
@@ -268,19 +252,21 @@ static enum MHD_Result send_outputs(exchange *x) {
   }
   cli_buffer text = {0};
   FILE *to = cli_buffer_open(&text);
-  ls_status status = to == NULL
-                         ? ls_out_of_memory()
+  ls_status status = to == NULL ? ls_out_of_memory()
+                     : x->is_text
+                         ? cli_text_answer(to, x->job.text, !is_raw)
                          : cli_answer_json(to, &x->job.request, x->job.outputs);
   if (to != NULL && fclose(to) != 0 && ls_status_is_ok(status))
     status = ls_out_of_memory();
   if (ls_status_is_ok(status))
-    return send_text(x, MHD_HTTP_OK, "application/json", &text);
+    return send_text(x, MHD_HTTP_OK,
+                     is_raw ? "application/octet-stream" : "application/json",
+                     &text);
   cli_release(text.data);
   return send_error(x, code_of(status), NULL, status);
 }
 
-// ---- Predictions and texts
-// -----------------------------------------------------------
+// ---- Predictions and texts -------------------------------------------------
 static void finish_job(cli_job *job) {
   exchange *x = job->user;
   cli_http.resume_connection(x->connection);

@@ -143,12 +143,12 @@ ls_status cli_text_run(cli_text *text, cli_text_state *out_state) {
 }
 
 // ---- Answers ---------------------------------------------------------------
-void cli_text_answer(const cli_text *text, bool as_json, FILE *to) {
-  if (!as_json) {
+ls_status cli_text_answer(FILE *to, const cli_text *text, bool as_json) {
+  if (as_json) fputs("{\"text\":", to);
+  if (as_json)
+    cli_write_json(to, text->bytes.data, text->bytes.size);
+  else
     fwrite(text->bytes.data, 1, text->bytes.size, to);
-    return;
-  }
-  fputs("{\"text\":", to);
-  cli_write_json(to, text->bytes.data, text->bytes.size);
-  fputs("}\n", to);
+  if (as_json) fputs("}\n", to);
+  return ls_ok();
 }
