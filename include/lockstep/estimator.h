@@ -161,8 +161,11 @@ typedef struct ls_estimator_training {
   // without a checkpoint.
   bool overwrite;
   ls_training_lines lines;
-  // Also keeps the checkpoint of this step, which listeners may change.
+  // Also keeps the checkpoint of this step, which listeners may change. The
+  // line of an evaluation of the step from which the training goes on is cut
+  // off then, as it will be made again, unless `is_evaluated`.
   const int64_t *kept_step;
+  bool is_evaluated;
 } ls_estimator_training;
 
 typedef struct ls_training_end {

@@ -246,6 +246,7 @@ trains --model tiny --data made.csv --estimator --tpu virtual:2x2 --steps 20 \
   --iterations-per-loop 5 --save-every-steps 10 --keep 0 \
   --keep-best test_loss --attest --run-dir cores
 verifies 0 "and 20 of its 20 steps made again have its bits" cores --all
+[ "$(grep -c test_loss cores/metrics.jsonl)" = 2 ] || fail "lines of evaluations"
 awk -F , -v OFS=, 'NR == 50 { $17 = ($17 + 1) % 4 } { print }' made.csv \
   >other.csv
 verifies 1 "other.csv differs in bytes" cores --data other.csv

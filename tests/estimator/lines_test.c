@@ -104,6 +104,14 @@ TEST(a_model_without_an_optimizer_has_no_norm_of_gradients) {
                 LS_INVALID_ARGUMENT, "gradient_norm");
 }
 
+TEST(events_need_no_lines) {
+  LS_OWN(estimator_case, c) = {.folder = "lines", .save_steps = LS_SOME(4)};
+  estimator_case_begin(&c);
+  expect_ok(train_with(&c, (ls_training_lines){.events = "lines/own"}));
+  assert_int_equal(access("lines/own/train", R_OK), 0);
+  assert_int_equal(access("lines/metrics.jsonl", R_OK), -1);
+}
+
 TEST(a_training_is_as_its_chain_says) {
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
     ls_chain_result found = {0};
@@ -198,6 +206,11 @@ TEST(evaluations_end_a_training_and_keep_the_best_checkpoint) {
     assert_int_equal(access(path, R_OK), 0);
     assert_int_equal(access("evaluated/model.ckpt-4.json", R_OK), -1);
     assert_int_equal(access("evaluated/events/test", R_OK), 0);
+    const file_lines lines = read_lines("evaluated");
+    int num_tests = 0;
+    for (int k = 0; k < lines.count; ++k)
+      num_tests += !isnan(member_of(lines.text[k], "test_loss"));
+    assert_int_equal(num_tests, 3);
     ls_train_and_evaluation_deinit(&made);
   }
 }

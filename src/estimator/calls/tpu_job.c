@@ -58,7 +58,8 @@ static ls_status check_evaluation(ls_job *job) {
   const ls_opt steps = job->steps_wanted;
   if (!steps.set && !job->calls.plan->any_batch)
     return ls_invalid_argument("Eval steps must be set where evaluation is on "
-                               "TPUs, unless any_batch is");
+                               "TPUs, unless any_batch is (from the command: "
+                               "--steps N, of a training --test-steps N)");
   return !steps.set || steps.value > 0
              ? ls_ok()
              : ls_invalid_argument("Eval steps must be positive, got %lld",

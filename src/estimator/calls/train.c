@@ -173,19 +173,21 @@ static ls_status add_lines(ls_job *job, const ls_estimator_training *t,
                            int64_t saved) {
   const ls_plan *plan = job->calls.plan;
   ls_hook *hook = NULL;
-  if ((!t->lines.metrics && t->lines.report == NULL) || !ls_plan_leads(plan))
+  if ((!t->lines.metrics && t->lines.report == NULL &&
+       t->lines.events == NULL) ||
+      !ls_plan_leads(plan))
     return ls_ok();
   LS_RETURN_IF_ERROR(ls_lines_hook(
-      &(ls_lines_options){.wanted = t->lines,
-                          .folder = job->estimator->model_dir,
-                          .variables = job->scaffold.saved,
-                          .num_variables = job->scaffold.num_saved,
-                          .first_step = saved > 0 ? saved : 0,
-                          .num_steps =
-                              t->max_steps.set ? t->max_steps.value : 0,
-                          .steps_per_run = steps_per_run(job),
-                          .batch_size = (double)plan->batch_size.value,
-                          .tests_again = t->kept_step != NULL},
+      &(ls_lines_options){
+          .wanted = t->lines,
+          .folder = job->estimator->model_dir,
+          .variables = job->scaffold.saved,
+          .num_variables = job->scaffold.num_saved,
+          .first_step = saved > 0 ? saved : 0,
+          .num_steps = t->max_steps.set ? t->max_steps.value : 0,
+          .steps_per_run = steps_per_run(job),
+          .batch_size = (double)plan->batch_size.value,
+          .tests_again = t->kept_step != NULL && !t->is_evaluated},
       &hook));
   return ls_hook_list_add(&job->hooks, hook);
 }

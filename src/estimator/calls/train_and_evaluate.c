@@ -372,6 +372,7 @@ static ls_status train_once(local *self, const ls_save_listener *listeners,
           .stop = self->train->stop,
           .overwrite = self->train->overwrite && !self->has_first,
           .lines = self->train->lines,
+          .is_evaluated = self->evaluated >= 0,
           .kept_step = ls_judges_any(&self->judges)
                            ? &self->judges.keep.state.best_step
                            : NULL},

@@ -136,11 +136,13 @@ static ls_status write_line(lines *self, const ls_run_context *context,
   self->last = *now;
   self->runs = 0;
   self->sum = 0;
-  if (!self->options.wanted.metrics) return ls_ok();
+  if (!self->options.wanted.metrics && self->events.train == NULL)
+    return ls_ok();
   LS_RETURN_IF_ERROR(find_norm(self, context->session, &last.gradient_norm));
-  LS_RETURN_IF_ERROR(ls_run_folder_log(&self->folder, &report, &last));
   LS_RETURN_IF_ERROR(
       ls_run_events_log(&self->events, &report, &last, context->graph));
+  if (!self->options.wanted.metrics) return ls_ok();
+  LS_RETURN_IF_ERROR(ls_run_folder_log(&self->folder, &report, &last));
   return ls_run_folder_sync_lines(&self->folder);
 }
 
