@@ -103,9 +103,9 @@ static size_t try_spans(const trial *t) {
   const int64_t n = (int64_t)t->count;
   const ls_elementwise work = {.scalars = (uint32_t)(t->columns % 3)};
   ls_span_of(of_two[t->columns % LS_COUNT_OF(of_two)], t->dtype,
-                t->table)(&work, t->out, t->in, n);
+             t->table)(&work, t->out, t->in, n);
   ls_span_of(of_one[t->columns % LS_COUNT_OF(of_one)], t->dtype,
-                t->table)(&work, part(t, t->count), t->in, n);
+             t->table)(&work, part(t, t->count), t->in, n);
   return 2 * t->count;
 }
 
@@ -120,22 +120,26 @@ static size_t try_window_max(const trial *t) {
   t->table->taps_f32->multiply(&taps);
   return t->count;
 }
+static const ls_cpu_windows *windows_of(const trial *t) {
+  return &t->table->windows[t->dtype == LS_DTYPE_F64];
+}
 static size_t try_window_compare(const trial *t) {
   const int64_t n = (int64_t)t->count;
-  float *at = part(t, t->count);
-  memcpy(t->out, t->in[0], t->count * sizeof(float));
-  memset(at, 0, t->count * sizeof(float));
+  const size_t bytes = t->count * ls_dtype_size(t->dtype);
+  void *at = part(t, t->count);
+  memcpy(t->out, t->in[0], bytes);
+  memset(at, 0, bytes);
   for (int64_t tap = 1; tap < 4; ++tap)
-    t->table->windows->compare(t->out, at, t->in[tap], tap, n);
-  memset(part(t, 2 * t->count), 0, t->count * sizeof(float));
-  t->table->windows->give(part(t, 2 * t->count), at, 2, t->in[4], n);
+    windows_of(t)->compare(t->out, at, t->in[tap], tap, n);
+  memset(part(t, 2 * t->count), 0, bytes);
+  windows_of(t)->give(part(t, 2 * t->count), at, 2, t->in[4], n);
   return 3 * t->count;
 }
 static size_t try_window_give_four(const trial *t) {
   // Four quarters, so that all fit.
   const size_t n = t->count / 2;
   void *dx[4] = {t->out, part(t, n), part(t, 2 * n), part(t, 3 * n)};
-  t->table->windows->give_four(dx, t->in, t->in[4], (int64_t)n);
+  windows_of(t)->give_four(dx, t->in, t->in[4], (int64_t)n);
   return 4 * n;
 }
 static size_t try_window_places(const trial *t) {
@@ -260,8 +264,8 @@ static const struct {
     {"label_loss", try_label_loss, false},
     {"label_loss_grad", try_label_loss_grad, false},
     {"windows max", try_window_max, false},
-    {"windows compare and give", try_window_compare, false},
-    {"windows give_four", try_window_give_four, false},
+    {"windows compare and give", try_window_compare, true},
+    {"windows give_four", try_window_give_four, true},
     {"windows place_of_four", try_window_places, false},
     {"windows add_products", try_window_products, false},
     {"spans", try_spans, true},

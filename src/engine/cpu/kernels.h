@@ -436,7 +436,7 @@ typedef struct ls_cpu_kernels {
   const ls_cpu_chains *chains;
   const ls_cpu_norms *norms_f32, *norms_f64;
   const ls_cpu_attention *attention;
-  const ls_cpu_windows *windows;
+  const ls_cpu_windows *windows;  // Tables for floats and doubles.
   const ls_cpu_tap_sums *taps_f32, *taps_f64;
   const ls_cpu_winograd *winograd;
   // `winograd_planes` is the one of the two that matches `product`.

@@ -17,48 +17,6 @@ enum { UNIT_BYTES = 2 << 20 };
 // Channels from which windows of 2 by 2 are handled one by one.
 enum { MANY_CHANNELS = 32 };
 
-// ---- Rows ------------------------------------------------------------------
-// Define functions of ls_cpu_windows for double.
-#define IS_LARGER(old, new) (!((new) <= (old)) & ((old) == (old)))
-
-static void compare_f64(void *best, void *at, const void *in, int64_t tap,
-                        int64_t count) {
-  double *restrict max = best, *restrict where = at;
-  const double *restrict x = in;
-  for (int64_t i = 0; i < count; ++i) {
-    const bool larger = IS_LARGER(max[i], x[i]);
-    max[i] = larger ? x[i] : max[i];
-    where[i] = larger ? (double)tap : where[i];
-  }
-}
-
-static void give_f64(void *out, const void *at, int64_t tap, const void *from,
-                     int64_t count) {
-  double *restrict dx = out;
-  const double *restrict where = at, *restrict dy = from;
-  for (int64_t i = 0; i < count; ++i)
-    dx[i] += where[i] == (double)tap ? dy[i] : 0;
-}
-
-static void give_four_f64(void *const *out, const void *const *in,
-                          const void *from, int64_t count) {
-  const double *a = in[0], *b = in[1], *c = in[2], *d = in[3], *dy = from;
-  double *da = out[0], *db = out[1], *dc = out[2], *dd = out[3];
-  for (int64_t i = 0; i < count; ++i) {
-    const bool right = IS_LARGER(a[i], b[i]), low = IS_LARGER(c[i], d[i]);
-    const double top = right ? b[i] : a[i], bottom = low ? d[i] : c[i];
-    const double below = IS_LARGER(top, bottom) ? dy[i] : 0;
-    const double above = IS_LARGER(top, bottom) ? 0 : dy[i];
-    da[i] = right ? 0 : above;
-    db[i] = right ? above : 0;
-    dc[i] = low ? 0 : below;
-    dd[i] = low ? below : 0;
-  }
-}
-
-static const ls_cpu_windows rows_f64 = {
-    .compare = compare_f64, .give = give_f64, .give_four = give_four_f64};
-
 // Tap number of a window without elements; and the most taps that a float can
 // number.
 enum { NO_TAP = -1, MOST_TAPS = 1 << 24 };
@@ -367,8 +325,7 @@ ls_status kernel_window_max(ls_kernel_plan *plan) {
   if (taps > MOST_TAPS)
     return ls_unimplemented("op '%s' has no CPU kernel for windows of %lld",
                             ls_node_info(plan->node)->name, (long long)taps);
-  self->rows =
-      self->types.wide == sizeof(double) ? &rows_f64 : plan->kernels->windows;
+  self->rows = plan->kernels->windows + (self->types.wide == sizeof(double));
   self->in_fours = in_fours(&self->conv) && self->types.half == LS_DTYPE_NONE;
   self->tile = self->in_fours && covers_input(&self->conv);
   self->channels = x.dim[x.rank - 1];

@@ -110,7 +110,7 @@ extern const ls_cpu_norms LS_ISA_NAME(ls_cpu_norms_f32);
 extern const ls_cpu_norms LS_ISA_NAME(ls_cpu_norms_f64);
 extern const ls_cpu_attention LS_ISA_NAME(ls_cpu_attention);
 
-extern const ls_cpu_windows LS_ISA_NAME(ls_cpu_windows);
+extern const ls_cpu_windows LS_ISA_NAME(ls_cpu_windows)[2];
 extern const ls_cpu_tap_sums LS_ISA_NAME(ls_cpu_taps_f32);
 extern const ls_cpu_tap_sums LS_ISA_NAME(ls_cpu_taps_f64);
 extern const ls_cpu_winograd LS_ISA_NAME(ls_cpu_winograd);

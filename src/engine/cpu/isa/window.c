@@ -4,6 +4,7 @@
 
 #include "engine/cpu/isa/isa.h"
 #include "engine/cpu/isa/pool.h"
+#include "engine/cpu/kernels/loops.h"
 
 // Runs BODY(i, LOAD, STORE) for each vector of n floats, which begins at i:
 // whole ones, then the last one, of `left` lanes.
@@ -84,9 +85,53 @@ static void place_of_four(float *max, uint8_t *place, const float *const *in,
   }
 }
 
-const ls_cpu_windows LS_ISA_NAME(ls_cpu_windows) = {
-    .compare = compare_row,
-    .give = give_row,
-    .give_four = give_four,
-    .place_of_four = place_of_four,
+// ---- Doubles ---------------------------------------------------------------
+// Loops that the compiler vectorizes.
+#define IS_LARGER(old, new) (!((new) <= (old)) & ((old) == (old)))
+
+static void compare_f64(void *best, void *at, const void *in, int64_t tap,
+                        int64_t count) {
+  double *restrict max = best, *restrict where = at;
+  const double *restrict x = in;
+  for (int64_t i = 0; i < count; ++i) {
+    const bool larger = IS_LARGER(max[i], x[i]);
+    max[i] = larger ? x[i] : max[i];
+    where[i] = larger ? (double)tap : where[i];
+  }
+}
+
+static void give_f64(void *out, const void *at, int64_t tap, const void *from,
+                     int64_t count) {
+  double *restrict dx = out;
+  const double *restrict where = at, *restrict dy = from;
+  for (int64_t i = 0; i < count; ++i)
+    dx[i] += where[i] == (double)tap ? dy[i] : 0;
+}
+
+// Chunk by chunk, since an output may be on an operand.
+static void give_four_f64(void *const *out, const void *const *in,
+                          const void *from, int64_t count) {
+  enum { CHUNK = 128 };
+  double best[CHUNK], where[CHUNK];
+  for (int64_t at = 0, n; at < count; at += n) {
+    n = ls_min_i64(CHUNK, count - at);
+    const double *restrict dy = (const double *)from + at;
+    memcpy(best, (const double *)in[0] + at, (size_t)n * sizeof(double));
+    memset(where, 0, sizeof(where));
+    for (int k = 1; k < 4; ++k)
+      compare_f64(best, where, (const double *)in[k] + at, k, n);
+    for (int k = 0; k < 4; ++k) {
+      double *restrict dx = (double *)out[k] + at;
+      for (int64_t i = 0; i < n; ++i)
+        dx[i] = where[i] == (double)k ? dy[i] : 0;
+    }
+  }
+}
+
+const ls_cpu_windows LS_ISA_NAME(ls_cpu_windows)[2] = {
+    {.compare = compare_row,
+     .give = give_row,
+     .give_four = give_four,
+     .place_of_four = place_of_four},
+    {.compare = compare_f64, .give = give_f64, .give_four = give_four_f64},
 };
