@@ -229,6 +229,13 @@ TEST(product_does_not_show_where_a_is) {
   }
 }
 
+// One column, which is multiplied as a row.
+TEST(product_with_one_column_is_one_fma_chain) {
+  for (unsigned turn = 0; turn < 8; ++turn)
+    check_product(1 + floats_random_below(600), 1, 1 + floats_random_below(600),
+                  turn % 2 * 2 + 1, turn & 6, 0);
+}
+
 TEST(product_without_terms_is_the_epilogue_of_zeros) {
   for (unsigned epilogue = 0; epilogue < 8; ++epilogue) {
     for (unsigned transposes = 0; transposes < 4; ++transposes) {

@@ -353,8 +353,35 @@ static size_t divide_scratch(step *s, ELEM *scratch) {
   return (b_size + a_size + chains_size) * sizeof(ELEM);
 }
 
+// Returns the product of the transposed matrices: a row in place of a column.
+static ls_cpu_product transpose_column(const ls_cpu_product *p) {
+  return (ls_cpu_product){.m = 1,
+                          .n = p->m,
+                          .k = p->k,
+                          .a = p->b,
+                          .b = p->a,
+                          .c = p->c,
+                          .lda = p->k,
+                          .ldb = p->lda,
+                          .ldc = p->m,
+                          .activation = p->activation,
+                          .accumulate = p->accumulate};
+}
+
+// Returns true if that has the same matrices in memory, and its tiles read A's
+// rows of values of k as vectors.
+static bool is_column(const ls_cpu_product *p) {
+  return VALUES == 1 && p->n == 1 && p->a_transposed &&
+         (p->b_transposed || p->ldb == 1) && p->ldc == 1 && p->m_line == 0 &&
+         p->k_line == 0 && p->bias == NULL;
+}
+
 size_t PRODUCT_SCRATCH(const ls_cpu_product *product) {
-  return divide_scratch(&(step){.product = product}, NULL);
+  const size_t bytes = divide_scratch(&(step){.product = product}, NULL);
+  if (VALUES > 1 || product->n != 1) return bytes;
+  const ls_cpu_product row = transpose_column(product);
+  const size_t more = divide_scratch(&(step){.product = &row}, NULL);
+  return more > bytes ? more : bytes;
 }
 
 // Returns the address of row m of A at value k.
@@ -537,6 +564,12 @@ static bool packs_b(const ls_cpu_product *product, size_t rows) {
 
 void PRODUCT(const ls_cpu_product *product, const ls_cpu_block *block,
              void *scratch) {
+  if (is_column(product)) {
+    const ls_cpu_product row = transpose_column(product);
+    PRODUCT(&row, &(ls_cpu_block){block->n0, block->n1, block->m0, block->m1},
+            scratch);
+    return;
+  }
   const size_t k = count_elements(product->k);
   step s = {
       .product = product,
