@@ -224,4 +224,8 @@ TEST(scans_go_one_after_another) {
   // Units of columns that are joined, and more than are.
   check_scan(LS_OP_LINEAR_SCAN, LS_DTYPE_F64, LS_SHAPE(2, 130, 1300), 1,
              &random);
+  // 16-bit floats whose columns would be several units.
+  check_scan(LS_OP_LINEAR_SCAN, LS_DTYPE_BF16, LS_SHAPE(4, 130, 250), 1,
+             &random);
+  check_scan(LS_OP_CUMSUM, LS_DTYPE_F16, LS_SHAPE(5, 40, 1000), 1, &random);
 }

@@ -15,7 +15,8 @@ enum {
   FEW_COLUMNS = 7,        // Most columns whose lines are scanned one by one,
   SHORT_LINE = 16,        // if they are short.
   WIDENED = 2048,         // Elements of short units that are widened together.
-  LONG_UNIT = 1 << 18,    // Most elements of a unit that are widened at a time.
+  LONG_UNIT = 1 << 18,    // Most elements of a unit that are widened at a time,
+  MANY_UNITS = 4,         // and units that may be wider for that.
 };
 
 typedef struct scan_params {
@@ -180,6 +181,12 @@ ls_status kernel_scan(ls_kernel_plan *plan) {
   const int32_t axis = (int32_t)ls_node_int(plan->node, LS_ATTR_ID_AXIS);
   const bool reverse = ls_node_int(plan->node, LS_ATTR_ID_REVERSE) != 0;
   self->lines = ls_lines_of(type.shape, axis, type.shape.dim[axis]);
+  const int64_t each = self->lines.size * self->lines.inner;
+  // Units of 16-bit floats are widened whole, unless there are few.
+  if (ls_is_half(type.dtype) && self->lines.units_across > 1 &&
+      self->lines.outer >= MANY_UNITS && each <= LONG_UNIT)
+    self->lines = ls_lines_of(type.shape, axis,
+                              LS_BLOCK / ls_max_i64(1, self->lines.inner));
   if (self->lines.size == 1) {
     // All lines are adjacent columns.
     const int64_t count = ls_shape_num_elements(type.shape);
@@ -192,7 +199,6 @@ ls_status kernel_scan(ls_kernel_plan *plan) {
   self->step = reverse ? -1 : 1;
   self->element = ls_dtype_size(type.dtype);
   self->scan = functions[type.dtype];
-  const int64_t each = self->lines.size * self->lines.inner;
   if (ls_is_half(type.dtype) && self->lines.units_across == 1 && each > 0 &&
       each <= LONG_UNIT) {
     self->half = type.dtype;
