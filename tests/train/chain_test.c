@@ -78,7 +78,6 @@ static ls_status live(life *self) {
                                       .save_goes_on = self->goes_on,
                                       .keep = LS_SOME(0),
                                       .attest = self->attest,
-                                      .seed = self->seed,
                                       .stop = &self->stop,
                                       .report = watch,
                                       .report_user = self},
