@@ -50,8 +50,9 @@ static ls_status stack_values(ls_lower_scope *scope, const ls_node *node,
         members == NULL ? (size_t)g->replicas : members->as.ints.count,
         g->replicas);
   if (type.shape.rank == LS_MAX_RANK)
-    return ls_unimplemented("%s of a value of rank %d",
-                            ls_node_info(node)->name, LS_MAX_RANK);
+    return ls_unimplemented("%s of %s: its rank must be below %d",
+                            ls_node_info(node)->name,
+                            LS_SHAPE_TEXT(type.dtype, type.shape), LS_MAX_RANK);
   g->entries =
       ls_arena_new_array(&scope->to->arena, int64_t, (size_t)g->replicas);
   if (g->entries == NULL) return ls_out_of_memory();

@@ -321,8 +321,50 @@ static ls_tensor broadcast_none(ls_tensor x, const ls_replica_groups *groups) {
   return ls_collective_broadcast(x, REPLICAS);
 }
 
+// Of integers, whose exchanges no gradient records.
+static ls_tensor integers(ls_tensor x) { return ls_convert(x, LS_DTYPE_I32); }
+static ls_tensor cut_last(ls_tensor x, const ls_replica_groups *groups) {
+  return ls_all_to_all(integers(x), -1, 0, groups);
+}
+static ls_tensor put_last(ls_tensor x, const ls_replica_groups *groups) {
+  return ls_all_to_all(integers(x), 0, -1, groups);
+}
+static ls_tensor scatter_last(ls_tensor x, const ls_replica_groups *groups) {
+  return ls_reduce_scatter_in(LS_REDUCE_SUM, integers(x), -1, groups);
+}
+static ls_tensor gather_last(ls_tensor x, const ls_replica_groups *groups) {
+  return ls_all_gather_in(integers(x), -1, groups);
+}
+static ls_tensor reduce_by_none(ls_tensor x, const ls_replica_groups *groups) {
+  return ls_all_reduce_in((ls_reduce_op)9, integers(x), groups);
+}
+
+// Of a value with the most dimensions, so that a stack of them has too many.
+static ls_tensor deep(ls_tensor x) {
+  return ls_reshape(x, LS_SHAPE(WIDTH, 1, 1, 1, 1, 1, 1, 2));
+}
+static ls_tensor sum_deep(ls_tensor x, const ls_replica_groups *groups) {
+  return sum(deep(x), groups);
+}
+static ls_tensor gather_deep(ls_tensor x, const ls_replica_groups *groups) {
+  return ls_all_gather_in(deep(x), 0, groups);
+}
+static ls_tensor scatter_deep(ls_tensor x, const ls_replica_groups *groups) {
+  return ls_reduce_scatter_in(LS_REDUCE_SUM, deep(x), 0, groups);
+}
+static ls_tensor exchange_deep(ls_tensor x, const ls_replica_groups *groups) {
+  return ls_all_to_all(deep(x), 0, 1, groups);
+}
+static ls_tensor permute_deep(ls_tensor x, const ls_replica_groups *groups) {
+  return permute(deep(x), groups);
+}
+static ls_tensor broadcast_deep(ls_tensor x, const ls_replica_groups *groups) {
+  return broadcast(deep(x), groups);
+}
+
 TEST(what_does_not_fit_is_refused) {
   static const int32_t same[] = {0, 1, 2, 3, 4, 4};
+  const char *too_deep = "of f32[6,1,1,1,1,1,1,2]: its rank must be below 8";
   const refusal rows[] = {
       {sum, {same, 2, 3}, "replica 4 is in a group twice"},
       {sum, {threes, 4, 1}, "1 groups of 4 members for 6 replicas"},
@@ -330,6 +372,19 @@ TEST(what_does_not_fit_is_refused) {
       {cut_nothing, choices[1], "split axis 2"},
       {permute_twice, choices[1], "source or target twice"},
       {broadcast_none, choices[1], "replica 6 is not one of 6"},
+      {sum, {NULL, 6, 1}, "the members of 1 groups are at NULL"},
+      {sum, {threes, SIZE_MAX / 2 + 4, 2}, "members for 6 replicas"},
+      {cut_last, choices[1], "'split_axis' is -1, must be 0 to 7"},
+      {put_last, choices[1], "'concat_axis' is -1, must be 0 to 7"},
+      {scatter_last, choices[1], "'axis' is -1, must be 0 to 7"},
+      {gather_last, choices[1], "'axis' is -1, must be 0 to 7"},
+      {reduce_by_none, choices[1], "'reduce' is '?'"},
+      {sum_deep, choices[1], too_deep},
+      {gather_deep, choices[1], too_deep},
+      {scatter_deep, choices[1], too_deep},
+      {exchange_deep, choices[1], too_deep},
+      {permute_deep, choices[1], too_deep},
+      {broadcast_deep, choices[1], too_deep},
   };
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i)
     for (int compiled = 0; compiled < 2; ++compiled) {
@@ -350,7 +405,10 @@ TEST(what_does_not_fit_is_refused) {
                                        : ls_distributed_component(value, 0))
                                       .as.tensor);
       }
-      expect_status(status, LS_INVALID_ARGUMENT, rows[i].part);
+      expect_status(status,
+                    rows[i].part == too_deep ? LS_UNIMPLEMENTED
+                                             : LS_INVALID_ARGUMENT,
+                    rows[i].part);
       ls_nest_release(result);
       ls_nest_release(args);
       ls_function_release(f);

@@ -9,7 +9,7 @@
 static ls_status own_axis(const ls_infer *infer, int64_t *out_axis) {
   *out_axis = ls_infer_int(infer, LS_ATTR_ID_AXIS);
   const int32_t rank = infer->in[0].shape.rank;
-  if (rank < 0 || *out_axis < rank) return ls_ok();
+  if (*out_axis >= 0 && (rank < 0 || *out_axis < rank)) return ls_ok();
   return ls_invalid_argument("%s along axis %lld of %s: the axes are 0 to %d",
                              infer->op_name, (long long)*out_axis,
                              LS_OPERAND_TEXT(infer, 0), rank - 1);

@@ -23,9 +23,14 @@ static ls_status read_groups(const ls_replica_groups *groups, group_list *out) {
   const size_t replicas = (size_t)ls_context_replicas();
   *out = (group_list){.allocator = ls_current_allocator(), .size = replicas};
   if (groups == NULL) return ls_ok();
-  if (groups->size == 0 || groups->size * groups->count != replicas)
+  if (groups->size == 0 || replicas % groups->size != 0 ||
+      groups->count != replicas / groups->size)
     return ls_invalid_argument("%zu groups of %zu members for %zu replicas",
                                groups->count, groups->size, replicas);
+  if (groups->members == NULL)
+    return ls_invalid_argument(
+        "the members of %zu groups are at NULL: list %zu replicas",
+        groups->count, replicas);
   out->members = ls_new_array(out->allocator, int64_t, replicas);
   LS_RETURN_IF_NO_MEMORY(out->members);
   LS_OWN_ARRAY_OR_RETURN(out->allocator, bool, seen, replicas);
@@ -159,37 +164,29 @@ static ls_tensor groups_exchange(const ls_replica_hooks *hooks, ls_tensor x,
 }
 
 // ---- Makers ----------------------------------------------------------------
-// Makes the collective op or, with `got`, a meeting op for the values that
-// replicas received. Both ways the op's shape rule checks the operands.
-static ls_tensor make_grouped(uint16_t type, ls_tensor x,
-                              const group_list *groups, const ls_attr *own,
-                              size_t num_own, const ls_tensor *got) {
-  ls_attr attrs[6];
-  memcpy(attrs, own, num_own * sizeof(*own));
-  attrs[num_own++] = LS_OWN_I(REPLICAS, ls_context_replicas());
-  if (groups->members != NULL) {
-    attrs[num_own++] = LS_OWN_IS(GROUPS, groups->members, groups->count);
-    attrs[num_own++] = LS_OWN_I(GROUP_SIZE, (int64_t)groups->size);
-  }
-  return got == NULL ? ls_make(type, &x, 1, attrs, num_own)
-                     : ls_make_meeting(type, x, attrs, num_own, *got);
-}
-
-// Applies the op's shape rule before replicas exchange values.
+// Checks the op's attributes and applies its shape rule before replicas
+// exchange values; the values of all must fit into one stack.
 static ls_status groups_check_op(uint16_t type, ls_tensor x,
-                                 const group_list *groups, const ls_attr *own,
-                                 size_t num_own) {
-  ls_attr attrs[4];
+                                 const ls_attr *attrs, size_t num_attrs) {
   ls_type in = {ls_tensor_dtype(x), ls_tensor_shape(x)}, out = {0};
-  memcpy(attrs, own, num_own * sizeof(*own));
-  attrs[num_own++] = LS_OWN_I(GROUP_SIZE, (int64_t)groups->size);
-  const ls_op_spec spec = {.type = type, .attrs = attrs, .num_attrs = num_own};
+  ls_op_spec spec = {.type = type, .num_attrs = num_attrs};
+  LS_OWN(ls_arena, arena) = {0};
+  if (ls_tensor_is_failed(x)) return ls_ok();
+  ls_arena_init(&arena, ls_current_allocator());
+  LS_RETURN_IF_ERROR(
+      ls_attrs_resolve(&arena, type, attrs, num_attrs, &spec.attrs));
+  LS_RETURN_IF_ERROR(ls_attrs_check(type, spec.attrs, num_attrs, 1));
+  if (in.shape.rank < 0 || in.shape.rank >= LS_MAX_RANK)
+    return ls_unimplemented("%s of %s: its rank must be below %d",
+                            ls_op_table[type].name,
+                            LS_SHAPE_TEXT(in.dtype, in.shape), LS_MAX_RANK);
   ls_infer infer = {.spec = &spec,
                     .op_name = ls_op_table[type].name,
                     .in = &in,
                     .num_in = 1,
                     .out = &out,
-                    .num_out = 1};
+                    .num_out = 1,
+                    .arena = &arena};
   return ls_infer_run(&infer);
 }
 
@@ -220,22 +217,30 @@ static ls_tensor by_hooks(const ls_replica_hooks *hooks, const asked *a,
   }
 }
 
+// Makes the collective op or, op by op, a meeting op for the values that
+// replicas received.
 static ls_tensor make_asked(const asked *a, const ls_attr *own, size_t num_own,
                             ls_tensor x, const ls_replica_groups *groups) {
   const ls_replica_hooks *hooks = ls_context_current()->hooks;
+  ls_attr attrs[6];
   group_list list;
   ls_status status = read_groups(groups, &list);
-  if (ls_status_is_ok(status) && hooks != NULL && !ls_tensor_is_failed(x))
-    status = groups_check_op(a->type, x, &list, own, num_own);
-  ls_tensor made = ls_failed_tensor();
-  if (!ls_status_is_ok(status)) {
-    made = ls_make_failed(ls_op_table[a->type].name, status);
-  } else if (hooks == NULL) {
-    made = make_grouped(a->type, x, &list, own, num_own, NULL);
-  } else {
-    const ls_tensor got = by_hooks(hooks, a, x, list);
-    made = make_grouped(a->type, x, &list, own, num_own, &got);
+  memcpy(attrs, own, num_own * sizeof(*own));
+  attrs[num_own++] = LS_OWN_I(REPLICAS, ls_context_replicas());
+  if (list.members != NULL) {
+    attrs[num_own++] = LS_OWN_IS(GROUPS, list.members, list.count);
+    attrs[num_own++] = LS_OWN_I(GROUP_SIZE, (int64_t)list.size);
   }
+  if (ls_status_is_ok(status) && hooks != NULL)
+    status = groups_check_op(a->type, x, attrs, num_own);
+  ls_tensor made = ls_failed_tensor();
+  if (!ls_status_is_ok(status))
+    made = ls_make_failed(ls_op_table[a->type].name, status);
+  else if (hooks == NULL)
+    made = ls_make(a->type, &x, 1, attrs, num_own);
+  else
+    made = ls_make_meeting(a->type, x, attrs, num_own,
+                           by_hooks(hooks, a, x, list));
   drop_groups(&list);
   return made;
 }
@@ -312,17 +317,23 @@ static ls_status read_pairs(const int32_t (*pairs)[2], size_t num_pairs,
   return ls_ok();
 }
 
-static ls_tensor permute(ls_tensor x, const int64_t *sources, size_t replicas) {
+// Makes an op in which each replica receives the value of its source, or zeros
+// if that is -1.
+static ls_tensor make_received(uint16_t type, ls_tensor x, ls_attr attr,
+                               const int64_t *sources, int64_t root) {
   const ls_replica_hooks *hooks = ls_context_current()->hooks;
-  const ls_attr attr = LS_OWN_IS(SOURCES, sources, replicas);
-  if (hooks == NULL) return ls_make(LS_OP_PERMUTE, &x, 1, &attr, 1);
   const group_list all = {.allocator = ls_current_allocator(),
-                          .size = replicas};
+                          .size = (size_t)ls_context_replicas()};
+  if (hooks == NULL) return ls_make(type, &x, 1, &attr, 1);
+  const ls_status status = groups_check_op(type, x, &attr, 1);
+  if (!ls_status_is_ok(status))
+    return ls_make_failed(ls_op_table[type].name, status);
   const stack s = stack_values(hooks, x, all);
-  const ls_tensor got = sources[s.place] >= 0 ? value_of(&s, sources[s.place])
-                                              : ls_fill(ls_tensor_dtype(x),
-                                                        ls_tensor_shape(x), 0);
-  return ls_make_meeting(LS_OP_PERMUTE, x, &attr, 1, got);
+  const int64_t source = sources != NULL ? sources[s.place] : root;
+  const ls_tensor got =
+      source >= 0 ? value_of(&s, source)
+                  : ls_fill(ls_tensor_dtype(x), ls_tensor_shape(x), 0);
+  return ls_make_meeting(type, x, &attr, 1, got);
 }
 
 ls_tensor ls_collective_permute(ls_tensor x, const int32_t (*pairs)[2],
@@ -333,8 +344,10 @@ ls_tensor ls_collective_permute(ls_tensor x, const int32_t (*pairs)[2],
   const ls_status status =
       sources == NULL ? ls_out_of_memory()
                       : read_pairs(pairs, num_pairs, sources, replicas);
-  return ls_status_is_ok(status) ? permute(x, sources, replicas)
-                                 : ls_make_failed("collective_permute", status);
+  if (!ls_status_is_ok(status))
+    return ls_make_failed("collective_permute", status);
+  return make_received(LS_OP_PERMUTE, x, LS_OWN_IS(SOURCES, sources, replicas),
+                       sources, -1);
 }
 
 ls_tensor ls_collective_broadcast(ls_tensor x, int32_t root) {
@@ -343,13 +356,6 @@ ls_tensor ls_collective_broadcast(ls_tensor x, int32_t root) {
     return ls_make_failed(
         "collective_broadcast",
         ls_invalid_argument("replica %d is not one of %d", root, replicas));
-  const ls_replica_hooks *hooks = ls_context_current()->hooks;
-  const ls_attr attr = LS_OWN_I(ROOT, root);
-  if (hooks == NULL)
-    return ls_same_note(ls_make(LS_OP_REPLICA_BROADCAST, &x, 1, &attr, 1));
-  const group_list all = {.allocator = ls_current_allocator(),
-                          .size = (size_t)replicas};
-  const stack s = stack_values(hooks, x, all);
-  return ls_same_note(ls_make_meeting(LS_OP_REPLICA_BROADCAST, x, &attr, 1,
-                                      value_of(&s, root)));
+  return ls_same_note(make_received(LS_OP_REPLICA_BROADCAST, x,
+                                    LS_OWN_I(ROOT, root), NULL, root));
 }
