@@ -119,3 +119,35 @@ TEST(copies_are_on_the_host_of_their_core) {
       }
     }
 }
+
+// Reads a computation whose outside op is said to be at a core.
+static ls_status gather_text(const char *hosts, const char *core) {
+  char text[1024];
+  LS_OWN(ls_graph, graph) = NULL;
+  LS_OWN(printed, gathered) = NULL;
+  snprintf(
+      text, sizeof(text),
+      "graph build \"g\" {\n"
+      "  %%1 = tpu_replicate_metadata() {num_replicas = 2, "
+      "num_cores_per_replica = 2, _tpu_replicate = \"c\", _hosts = "
+      "strings[%s], host_compute_core = strings[\"%s\"]}\n"
+      "  %%2 = constant() {value = f32[] [1.0], _tpu_replicate = \"c\", "
+      "_xla_outside_compilation = \"0\"} # \"k\" : f32[]\n"
+      "  %%3 = neg(%%2) {_tpu_replicate = \"c\", _xla_outside_compilation = "
+      "\"0\"} # \"n\" : f32[]\n"
+      "  %%4 = neg(%%3) {_tpu_replicate = \"c\"} # \"m\" : f32[]\n"
+      "  %%5:2 = tpu_replicated_output(%%4) {num_replicas = 2} : f32[], f32[]\n"
+      "}\n",
+      hosts, core);
+  LS_RETURN_IF_ERROR(ls_graph_parse(text, NULL, 0, &graph));
+  return ls_graph_print_gathered(graph, &gathered);
+}
+
+TEST(a_core_that_no_replica_has_is_refused) {
+  const char *two = "\"/job:a\", \"/job:b\"";
+  expect_ok(gather_text(two, "0:0"));
+  expect_status(gather_text(two, "0:1"), LS_INVALID_ARGUMENT,
+                "'0' is at core 1: there is 1 core for each of 2 replicas");
+  expect_status(gather_text("", "0:0"), LS_INVALID_ARGUMENT,
+                "there are 0 cores");
+}

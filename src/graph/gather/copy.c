@@ -206,8 +206,14 @@ ls_status ls_copy_places(ls_copying *c, const ls_node *node, size_t count,
       hosts->as.strings.count % count != 0)
     return ls_ok();
   const size_t cores = hosts->as.strings.count / count;
-  const size_t core =
-      places_core_of(metadata, ls_node_mark(node, LS_MARK_OUTSIDE));
+  const char *outside = ls_node_mark(node, LS_MARK_OUTSIDE);
+  const size_t core = places_core_of(metadata, outside);
+  if (core >= cores)
+    return ls_invalid_argument(
+        "outside compilation cluster '%s' is at core %zu: there %s %zu core%s "
+        "for each of %zu replicas",
+        outside, core, cores == 1 ? "is" : "are", cores, cores == 1 ? "" : "s",
+        count);
   const char *own = node->device != NULL ? node->device : "";
   LS_ARENA_ARRAY_OR_RETURN(c->memory, const char *, places, count);
   for (size_t r = 0; r < count; ++r)
