@@ -94,6 +94,29 @@ static ls_nest no_strings(ls_nest args, ways *self) {
   return ls_leaf(ls_string_length(floats(1, (float[]){1})));
 }
 
+static ls_nest below_zero(ls_nest args, ways *self) {
+  (void)args, (void)self;
+  return ls_leaf(ls_string_to_number(text("-1"), LS_DTYPE_U64));
+}
+
+static ls_nest beyond_all(ls_nest args, ways *self) {
+  (void)args, (void)self;
+  return ls_leaf(
+      ls_string_to_number(text("18446744073709551616"), LS_DTYPE_U64));
+}
+
+static ls_nest largest(ls_nest args, ways *self) {
+  (void)args, (void)self;
+  const ls_tensor most =
+      ls_string_to_number(text("18446744073709551615"), LS_DTYPE_U64);
+  return ls_leaf(ls_as_string(most));
+}
+
+static void expect_largest(const ways *self) {
+  for (int r = 0; r < self->replicas; ++r)
+    expect_text(self, r, 0, 0, "18446744073709551615");
+}
+
 TEST(strings_are_the_same_in_every_way) {
   const ways_case cases[] = {
       {.name = "all of them", .step = tell, .check = expect_told},
@@ -105,6 +128,15 @@ TEST(strings_are_the_same_in_every_way) {
        .step = too_large,
        .refused = LS_INVALID_ARGUMENT,
        .says = "element 0, '300', is no u8"},
+      {.name = "largest", .step = largest, .check = expect_largest},
+      {.name = "below zero",
+       .step = below_zero,
+       .refused = LS_INVALID_ARGUMENT,
+       .says = "element 0, '-1', is no u64"},
+      {.name = "beyond all",
+       .step = beyond_all,
+       .refused = LS_INVALID_ARGUMENT,
+       .says = "'18446744073709551616', is no u64"},
       {.name = "other shapes",
        .step = other_shapes,
        .refused = LS_INVALID_ARGUMENT,

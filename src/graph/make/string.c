@@ -176,10 +176,16 @@ static bool string_read_number(ls_bytes text, ls_array *out, size_t index) {
   if (ls_dtype_is_float(dtype)) {
     ls_array_set_f64(out, (int64_t)index, ls_read_f64(text.data, &end));
   } else {
-    const long long value = strtoll(text.data, &end, 10);
+    // Only u64 has numbers beyond i64; its text must not have a sign that
+    // strtoull would apply.
+    const bool is_large =
+        dtype == LS_DTYPE_U64 && memchr(text.data, '-', text.size) == NULL;
+    const int64_t value = is_large ? (int64_t)strtoull(text.data, &end, 10)
+                                   : strtoll(text.data, &end, 10);
     if (errno != 0) return false;
     ls_array_set_i64(out, (int64_t)index, value);
     if (ls_array_i64(out, (int64_t)index) != value) return false;
+    if (dtype == LS_DTYPE_U64 && !is_large && value < 0) return false;
   }
   if (end == text.data) return false;
   return strspn(end, " \t\r\n") == strlen(end);
