@@ -25,8 +25,10 @@ typedef enum ls_reduction {
 
 LS_PLACED ls_tensor ls_reduce_loss(ls_tensor losses, ls_reduction reduction);
 // Returns sum(weights losses) / sum(weights), a scalar: for rows that count
-// more or, with a weight of 0, not at all. Weights have the losses' shape; if
-// their sum is 0, the result is 0. With ls_no_weights() it is the mean.
+// more or, with a weight of 0, not at all. Weights have the losses' shape, or
+// are repeated to it before both sums: a scalar, and a size of 1; [n] with
+// [n, 1] fails. If their sum is 0, the result is 0. With ls_no_weights() it is
+// the mean.
 LS_PLACED ls_tensor ls_weighted_mean(ls_tensor losses, ls_tensor weights);
 
 // Cross entropy by class. logits is [..., classes], labels [...] of integers,
@@ -71,6 +73,9 @@ LS_PLACED ls_tensor ls_hinge_loss(ls_tensor x, ls_tensor targets,
                                   ls_reduction reduction);
 
 // ---- Metrics ---------------------------------------------------------------
+// Labels are as those of cross entropy: for logits [..., classes] integers
+// [...], one for each row; [n, 1] with [n, classes] fails.
+//
 // Returns the fraction of rows whose largest logit is the label's, an f32
 // scalar.
 LS_PLACED ls_tensor ls_accuracy(ls_tensor logits, ls_tensor labels);

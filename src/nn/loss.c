@@ -26,11 +26,46 @@ ls_tensor ls_reduce_loss(ls_tensor losses, ls_reduction reduction) {
       "loss", ls_invalid_argument("there is no reduction %d", (int)reduction));
 }
 
+// Returns false after a failure if a loss with fractions is of integers, which
+// would lose them.
+static bool has_fractions(const char *loss, ls_tensor x,
+                          ls_tensor *out_failed) {
+  const ls_dtype dtype = ls_tensor_dtype(x);
+  if (ls_tensor_is_failed(x) || ls_dtype_is_float(dtype)) return true;
+  *out_failed = ls_make_failed(
+      loss, ls_unimplemented("%s of %s: convert it to a float first", loss,
+                             LS_SHAPE_TEXT(dtype, ls_tensor_shape(x))));
+  return false;
+}
+
+// Repeats weights, also a scalar, to the shape of the losses.
+static ls_status weights_repeat(ls_tensor losses, ls_tensor *weights) {
+  const ls_shape shape = ls_tensor_shape(losses);
+  const ls_shape own = ls_tensor_shape(*weights);
+  bool fits = own.rank <= 0 || shape.rank < 0 || own.rank == shape.rank;
+  for (int32_t i = 0; fits && i < own.rank && i < shape.rank; ++i)
+    fits = own.dim[i] == 1 || own.dim[i] < 0 || shape.dim[i] < 0 ||
+           own.dim[i] == shape.dim[i];
+  if (!fits)
+    return ls_invalid_argument(
+        "weights %s for losses %s: they need the same shape, a 1 in place of a "
+        "size, or to be a scalar",
+        LS_SHAPE_TEXT(ls_tensor_dtype(*weights), own),
+        LS_SHAPE_TEXT(ls_tensor_dtype(losses), shape));
+  if (!ls_shape_is_known(own) || !ls_shape_equal(own, shape))
+    *weights = ls_broadcast_like(*weights, losses);
+  return ls_ok();
+}
+
 ls_tensor ls_weighted_mean(ls_tensor losses, ls_tensor weights) {
-  if (ls_tensor_is_failed(weights))
+  if (ls_tensor_is_failed(weights) || ls_tensor_is_failed(losses))
     return ls_reduce_loss(losses, LS_REDUCTION_MEAN);
   const ls_dtype dtype = ls_tensor_dtype(losses);
+  ls_tensor failed;
+  if (!has_fractions("weighted mean", losses, &failed)) return failed;
   weights = ls_convert(weights, dtype);
+  const ls_status status = weights_repeat(losses, &weights);
+  if (!ls_status_is_ok(status)) return ls_make_failed("weighted mean", status);
   const ls_tensor sum = ls_reduce_sum(ls_mul(losses, weights), LS_ALL_AXES);
   const ls_tensor total = ls_reduce_sum(weights, LS_ALL_AXES);
   const ls_tensor zero = ls_scalar(dtype, 0), one = ls_scalar(dtype, 1);
@@ -74,7 +109,9 @@ ls_tensor ls_kl_divergence_loss(ls_tensor log_q, ls_tensor p,
   const ls_tensor zero = ls_scalar(dtype, 0), one = ls_scalar(dtype, 1);
   const ls_tensor some = ls_greater(p, zero);
   const ls_tensor log_p = ls_log(ls_select(some, p, one));
-  const ls_tensor terms = ls_mul(p, ls_sub(log_p, log_q));
+  // An infinity that is not used would make the gradient NaN.
+  const ls_tensor used = ls_select(some, log_q, zero);
+  const ls_tensor terms = ls_mul(p, ls_sub(log_p, used));
   const ls_tensor kept = ls_select(some, terms, zero);
   return ls_reduce_loss(ls_reduce_sum(kept, LS_AXES(-1)), reduction);
 }
@@ -125,7 +162,9 @@ ls_tensor ls_mean_absolute_error(ls_tensor x, ls_tensor y,
 
 ls_tensor ls_huber_loss(ls_tensor x, ls_tensor y, double delta,
                         ls_reduction reduction) {
+  ls_tensor failed;
   if (ranks_differ(x, y)) return refuse_ranks("huber", x, y);
+  if (!has_fractions("huber", x, &failed)) return failed;
   if (delta == 0) delta = 1;
   if (!(delta > 0))
     return ls_make_failed(

@@ -4,16 +4,34 @@
 #include "graph/make/make.h"
 #include "graph/trial.h"
 #include "lockstep/losses.h"
+#include "lockstep/shape_rules.h"
 #include "lockstep/strategy.h"
 #include "nn/optimizer.h"
 #include "nn/own.h"
 
 // ---- One batch -------------------------------------------------------------
+// Returns the labels as i64. Fails unless there is one for each row: others
+// would broadcast.
+static ls_tensor row_labels(ls_tensor logits, ls_tensor labels) {
+  ls_shape rows = ls_tensor_shape(logits);
+  const ls_shape shape = ls_tensor_shape(labels);
+  if (rows.rank > 0) rows.dim[--rows.rank] = 0;
+  if (ls_tensor_is_failed(logits) || ls_tensor_is_failed(labels) ||
+      ls_shape_compatible(rows, shape))
+    return ls_convert(labels, LS_DTYPE_I64);
+  return ls_make_failed(
+      "accuracy",
+      ls_invalid_argument(
+          "labels %s for logits %s: labels must be one for each row of the "
+          "logits, which ls_reshape can make of them",
+          LS_SHAPE_TEXT(ls_tensor_dtype(labels), shape),
+          LS_SHAPE_TEXT(ls_tensor_dtype(logits), ls_tensor_shape(logits))));
+}
+
 // Returns 1 for each row whose largest logit is at the label, else 0.
 static ls_tensor count_hits(ls_tensor logits, ls_tensor labels) {
   const ls_tensor guess = ls_argmax(logits, -1);
-  return ls_convert(ls_equal(guess, ls_convert(labels, LS_DTYPE_I64)),
-                    LS_DTYPE_F32);
+  return ls_convert(ls_equal(guess, row_labels(logits, labels)), LS_DTYPE_F32);
 }
 
 ls_tensor ls_accuracy(ls_tensor logits, ls_tensor labels) {
@@ -34,7 +52,7 @@ static ls_tensor as_column(ls_tensor x) {
 
 ls_tensor ls_top_k_accuracy(ls_tensor logits, ls_tensor labels, int64_t k) {
   const ls_tensor best = ls_op_output(ls_top_k(logits, k), 1);
-  const ls_tensor label = as_column(ls_convert(labels, LS_DTYPE_I64));
+  const ls_tensor label = as_column(row_labels(logits, labels));
   const ls_tensor found =
       ls_convert(ls_equal(ls_convert(best, LS_DTYPE_I64), label), LS_DTYPE_F32);
   return ls_reduce_mean(ls_reduce_max(found, LS_AXES(-1)), LS_ALL_AXES);

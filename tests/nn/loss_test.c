@@ -162,6 +162,47 @@ TEST(weights_choose_rows) {
   expect_ok(ls_frame_end(NULL));
 }
 
+// Weights count as often as they are used.
+TEST(weights_are_broadcast_to_the_losses) {
+  const double losses[] = {1, 2, 3, 4, 5, 6};
+  const double rows[] = {2, 0, 1}, half = 0.5;
+  const double mean = 3.5, wanted = (2 * 3 + 11) / 6.0;
+  expect_ok(ls_frame_begin());
+  const ls_tensor x = eager_of(LS_DTYPE_F64, LS_SHAPE(3, 2), losses);
+  expect_tensor(ls_weighted_mean(x, ls_scalar(LS_DTYPE_F64, half)), &mean, 1,
+                1e-15);
+  expect_tensor(
+      ls_weighted_mean(x, eager_of(LS_DTYPE_F64, LS_SHAPE(3, 1), rows)),
+      &wanted, 1, 1e-15);
+  const ls_shape others[] = {LS_SHAPE(3), LS_SHAPE(2), LS_SHAPE(2, 1),
+                             LS_SHAPE(1, 3, 2)};
+  for (size_t i = 0; i < LS_COUNT_OF(others); ++i)
+    expect_status(ls_tensor_status(
+                      ls_weighted_mean(x, ls_fill(LS_DTYPE_F64, others[i], 1))),
+                  LS_INVALID_ARGUMENT, "for losses f64[3,2]: they need");
+  expect_status(ls_tensor_status(ls_weighted_mean(
+                    ls_scalar(LS_DTYPE_F64, 1),
+                    eager_of(LS_DTYPE_F64, LS_SHAPE(3), rows))),
+                LS_INVALID_ARGUMENT, "weights f64[3] for losses f64[]");
+  expect_ok(ls_frame_end(NULL));
+}
+
+TEST(fractions_of_integers_are_refused) {
+  expect_ok(ls_frame_begin());
+  const ls_tensor x = ls_fill(LS_DTYPE_I32, LS_SHAPE(3), 4);
+  const ls_tensor y = ls_fill(LS_DTYPE_I32, LS_SHAPE(3), 1);
+  const char *says = "of i32[3]: convert it to a float first";
+  expect_status(ls_tensor_status(ls_huber_loss(x, y, 2, LS_REDUCTION_NONE)),
+                LS_UNIMPLEMENTED, says);
+  expect_status(ls_tensor_status(ls_weighted_mean(x, y)), LS_UNIMPLEMENTED,
+                says);
+  expect_status(
+      ls_tensor_status(ls_mean_squared_error(x, y, LS_REDUCTION_MEAN)),
+      LS_UNIMPLEMENTED, "convert it to a float first");
+  expect_ok(ls_tensor_status(ls_mean_squared_error(x, y, LS_REDUCTION_NONE)));
+  expect_ok(ls_frame_end(NULL));
+}
+
 // ---- Gradients -------------------------------------------------------------
 static ls_tensor smoothed(const ls_tensor *xs, size_t count, const void *user) {
   (void)count;
@@ -205,6 +246,28 @@ TEST(gradients_are_difference_quotients) {
         &(gradient_case){
             element_rows[k].name, by_element, &k, {shape, shape}, 2, 0, 0},
         1);
+}
+
+// A class without probability in p has none of the gradient, also where q gives
+// it none.
+static ls_tensor divergence_from(ls_tensor p) {
+  const double log_q[] = {log(0.25), -INFINITY, log(0.75)};
+  return ls_kl_divergence_loss(eager_of(LS_DTYPE_F64, LS_SHAPE(3), log_q), p,
+                               LS_REDUCTION_SUM);
+}
+
+static ls_tensor divergence_to(ls_tensor log_q) {
+  const double p[] = {0.5, 0, 0.5};
+  return ls_kl_divergence_loss(log_q, eager_of(LS_DTYPE_F64, LS_SHAPE(3), p),
+                               LS_REDUCTION_SUM);
+}
+
+TEST(impossible_classes_leave_the_divergence_a_gradient) {
+  const double p[] = {0.5, 0, 0.5}, log_q[] = {log(0.25), -INFINITY, log(0.75)};
+  expect_gradient_at(divergence_from, LS_DTYPE_F64, p,
+                     (double[]){1 + log(2), 0, 1 + log(0.5 / 0.75)}, 3, 1e-12);
+  expect_gradient_at(divergence_to, LS_DTYPE_F64, log_q,
+                     (double[]){-0.5, 0, -0.5}, 3, 1e-12);
 }
 
 // softplus(x) - x t: at 0 the slope is 1/2 - t, not what a maximum would say.

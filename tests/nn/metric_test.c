@@ -21,6 +21,23 @@ TEST(top_k_counts_labels_among_the_largest) {
   expect_ok(ls_frame_end(NULL));
 }
 
+// [n, 1] against [n] would count each label against each row.
+TEST(labels_of_other_shapes_than_the_rows_are_refused) {
+  const ls_shape others[] = {LS_SHAPE(3, 1), LS_SHAPE(1), LS_SCALAR,
+                             LS_SHAPE(3, 4)};
+  expect_ok(ls_frame_begin());
+  const ls_tensor x = ls_fill(LS_DTYPE_F32, LS_SHAPE(3, 4), 1);
+  for (size_t i = 0; i < sizeof(others) / sizeof(*others); ++i) {
+    const ls_tensor y = ls_fill(LS_DTYPE_I32, others[i], 1);
+    const ls_tensor made[] = {ls_accuracy(x, y), ls_count_correct(x, y),
+                              ls_top_k_accuracy(x, y, 2)};
+    for (size_t k = 0; k < sizeof(made) / sizeof(*made); ++k)
+      expect_status(ls_tensor_status(made[k]), LS_INVALID_ARGUMENT,
+                    "labels must be one for each row of the logits");
+  }
+  expect_ok(ls_frame_end(NULL));
+}
+
 static ls_nest take_in(ls_nest args, void *user) {
   ls_running_mean_update(user, ls_nest_tensor(args, 0));
   return ls_none();
