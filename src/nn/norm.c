@@ -93,7 +93,9 @@ static void move_average(const ls_batch_norm_layer *layer, ls_variable *average,
       average, ls_mul_scalar(behind, 1 - layer->momentum)));
 }
 
-// Normalizes by the mean and the mean of squares, both over all replicas.
+// Normalizes by the mean over all replicas and by the mean of squares around
+// it: the mean of squares around 0 has no digits left for a variance far below
+// it.
 static ls_tensor normalize_together(const ls_batch_norm_layer *layer,
                                     ls_tensor x, ls_tensor scale,
                                     ls_tensor offset) {
@@ -101,10 +103,9 @@ static ls_tensor normalize_together(const ls_batch_norm_layer *layer,
       ls_dtype_size(ls_tensor_dtype(x)) < 4 ? ls_convert(x, LS_DTYPE_F32) : x;
   const ls_shares shares = ls_shares_find(true);
   const ls_tensor mean = ls_shares_statistic(&shares, mean_by_channel(wide));
-  const ls_tensor squares =
-      ls_shares_statistic(&shares, mean_by_channel(ls_square(wide)));
-  // Removes negative variances, which rounding can cause.
-  const ls_tensor variance = ls_relu(ls_sub(squares, ls_square(mean)));
+  const ls_tensor squares = ls_square(ls_sub(wide, mean));
+  const ls_tensor variance =
+      ls_shares_statistic(&shares, mean_by_channel(squares));
   move_average(layer, layer->moving_mean, mean);
   move_average(layer, layer->moving_variance, variance);
   return ls_batch_norm_inference(x, scale, offset, mean, variance,

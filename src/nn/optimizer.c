@@ -431,9 +431,9 @@ ls_tensor ls_optimizer_rate(ls_optimizer *optimizer) {
 }
 
 // ---- Clipping ---------------------------------------------------------------
+// Sums squares in f64, which holds the square of every f32.
 static ls_tensor square_sum(ls_tensor x) {
-  x = ls_convert(x, ls_wide_dtype(ls_tensor_dtype(x)));
-  return ls_convert(ls_reduce_sum(ls_square(x), LS_ALL_AXES), LS_DTYPE_F64);
+  return ls_reduce_sum(ls_square(ls_convert(x, LS_DTYPE_F64)), LS_ALL_AXES);
 }
 
 // Computes limit / max(sqrt(squares), limit), which is exactly 1 within the

@@ -229,7 +229,8 @@ static void update_rmsprop(ls_update *update, void *user) {
     const ls_tensor mean =
         ls_update_mix(decay, ls_update_read(update, slot), g);
     ls_update_slot(update, slot++, mean);
-    variance = ls_sub(variance, ls_square(mean));
+    // Rounding can make the variance negative.
+    variance = ls_relu(ls_sub(variance, ls_square(mean)));
   }
   const ls_tensor root = ls_sqrt(ls_add_scalar(variance, optimizer->epsilon));
   ls_tensor delta = ls_update_rate(update, ls_div(g, root));

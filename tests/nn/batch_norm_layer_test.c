@@ -164,6 +164,36 @@ TEST(inference_uses_the_averages_and_leaves_them) {
   expect_variable(p.variables[3], variance, CHANNELS, 0);
 }
 
+// In f32 the mean of squares of numbers around 10000 has no place for a
+// variance of 1.
+TEST(a_large_mean_leaves_the_variance_over_replicas) {
+  double numbers[ALL];
+  fill_numbers(numbers, ALL, 4);
+  for (int i = 0; i < ALL; ++i)
+    numbers[i] = 10000 + round(numbers[i] * 64) / 32;
+  LS_OWN(ls_array, x) =
+      array_of(LS_DTYPE_F32, LS_SHAPE(ROWS, CHANNELS), numbers);
+  for (int replicas = 2; replicas <= 3; ++replicas) {
+    ls_batch_norm_layer *layer = NULL;
+    expect_ok(ls_batch_norm_layer_create(
+        &(ls_batch_norm_options){
+            .channels = CHANNELS, .epsilon = 1e-3, .over_replicas = true},
+        &layer));
+    const problem p = {.layer = layer};
+    const ls_nest args = LS_TUPLE(split_of(replicas, ls_array_retain(x)));
+    const ls_nest y = call_on(replicas, apply, (void *)(uintptr_t)&p, args, 1);
+    for (int c = 0; c < CHANNELS; ++c) {
+      double mean, variance;
+      moments(x, 0, ROWS, c, &mean, &variance);
+      const double wanted = (ls_array_f64(x, c) - mean) / sqrt(variance + 1e-3);
+      assert_true(fabs(result_at(y, replicas, 0, c) - wanted) < 2e-3);
+    }
+    ls_nest_release(y);
+    ls_nest_release(args);
+    ls_batch_norm_layer_destroy(layer);
+  }
+}
+
 // Even parts of the eight rows, uneven ones, and parts without any.
 static const int split[] = {1, 2, 3, 4, 5, 8, 10};
 

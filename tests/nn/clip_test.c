@@ -3,7 +3,9 @@
 #include <math.h>
 
 #include "base/memory/allocator.h"
+#include "graph/own.h"
 #include "lockstep/optimizers.h"
+#include "nn/own.h"
 #include "support/spec.h"
 #include "support/values.h"
 
@@ -127,4 +129,29 @@ TEST(gradients_within_the_limits_keep_their_bits) {
   read_variable(p.w[0], got, SIZE);
   for (int i = 0; i < SIZE; ++i)
     assert_true(got[i] == -a[i]);
+}
+
+// The squares are beyond f32, or vanish in it; the norms are not.
+TEST(norms_of_very_large_and_small_gradients_are_clipped) {
+  static const double sizes[] = {3e30, 3e-30};
+  for (size_t i = 0; i < LS_COUNT_OF(sizes); ++i)
+    for (int global = 0; global < 2; ++global) {
+      const double zeros[2] = {0}, limit = sizes[i];
+      const double g[] = {3 * limit, 4 * limit};
+      double got[2];
+      const ls_clip clip = {.norm = global ? 0 : limit,
+                            .global_norm = global ? limit : 0};
+      LS_OWN(ls_optimizer, optimizer) = NULL;
+      LS_OWN(ls_variable, w) =
+          variable_of("w", LS_DTYPE_F32, LS_SHAPE(2), zeros);
+      expect_ok(ls_sgd_create(
+          &(ls_sgd_options){.learning_rate = 1, .clip = clip}, &optimizer));
+      expect_ok(ls_frame_begin());
+      const ls_nest gradient = ls_leaf(eager_of(LS_DTYPE_F32, LS_SHAPE(2), g));
+      ls_optimizer_apply(optimizer, &w, &gradient, 1);
+      expect_ok(ls_frame_end(NULL));
+      read_variable(w, got, 2);
+      assert_true(fabs(got[0] / limit + 0.6) < 1e-6);
+      assert_true(fabs(got[1] / limit + 0.8) < 1e-6);
+    }
 }

@@ -3,11 +3,13 @@
 // operations in the same order give the same bits.
 #include "lockstep/optimizer_state.h"
 #include "lockstep/optimizers.h"
+#include "nn/own.h"
 
 #include <math.h>
 #include <stdio.h>
 
 #include "base/memory/own.h"
+#include "graph/own.h"
 #include "support/function.h"
 #include "support/values.h"
 
@@ -249,6 +251,31 @@ TEST(centered_rmsprop_with_momentum_follows_its_formula) {
                               &optimizer));
   static const char *const names[] = {"square", "mean", "momentum", NULL};
   expect_formula(optimizer, move_centered, 0, names);
+}
+
+// The mean of squares less the square of the mean may be rounded to below 0.
+TEST(centered_rmsprop_bears_gradients_that_do_not_vary) {
+  enum { MANY = 64 };
+  double values[MANY] = {0}, gradients[MANY];
+  fill_numbers(gradients, MANY, 3);
+  for (int i = 0; i < MANY; ++i)
+    gradients[i] *= 1000;
+  LS_OWN(ls_optimizer, optimizer) = NULL;
+  LS_OWN(ls_variable, w) =
+      variable_of("w", LS_DTYPE_F32, LS_SHAPE(MANY), values);
+  expect_ok(ls_rmsprop_create(
+      &(ls_rmsprop_options){.learning_rate = 0.01, .centered = true},
+      &optimizer));
+  for (int step = 0; step < 200; ++step) {
+    expect_ok(ls_frame_begin());
+    const ls_nest g =
+        ls_leaf(eager_of(LS_DTYPE_F32, LS_SHAPE(MANY), gradients));
+    ls_optimizer_apply(optimizer, &w, &g, 1);
+    expect_ok(ls_frame_end(NULL));
+  }
+  read_variable(w, values, MANY);
+  for (int i = 0; i < MANY; ++i)
+    assert_true(isfinite(values[i]));
 }
 
 TEST(lion_follows_its_formula) {

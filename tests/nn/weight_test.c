@@ -175,6 +175,17 @@ TEST(orthogonal_rows_or_columns_are_orthonormal) {
     }
 }
 
+// With this seed the number drawn is 4.5 deviations from 0.
+TEST(an_unlikely_draw_becomes_orthogonal_too) {
+  LS_OWN(ls_array, x) =
+      value_of(&(ls_weight_options){.name = "w",
+                                    .shape = LS_SHAPE(1, 1),
+                                    .dtype = LS_DTYPE_F64,
+                                    .seed = 32483,
+                                    .initializer = ls_init_orthogonal(1)});
+  assert_true(fabs(fabs(ls_array_f64(x, 0)) - 1) < 1e-6);
+}
+
 TEST(zeros_and_ones_are_that) {
   const moments zeros = moments_of(ls_init_zeros(), LS_SHAPE(5));
   const moments ones = moments_of(ls_init_ones(), LS_SHAPE(5));
