@@ -217,7 +217,7 @@ ls_status gradient_add_n(ls_gradient *g) {
 // ---- One operand -----------------------------------------------------------
 // d (y + 1).
 ls_status gradient_expm1(ls_gradient *g) {
-  g->din[0] = ls_mul(g->dout[0], ls_add_scalar(out(g), 1));
+  g->din[0] = ls_mul(g->dout[0], ls_exp(in(g, 0)));
   return ls_ok();
 }
 

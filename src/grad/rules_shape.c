@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Rules of reshapes and reductions.
+#include "base/values/numbers.h"
 #include "grad/rules.h"
 #include "lockstep/shape_rules.h"
 
@@ -63,18 +64,22 @@ ls_status gradient_reduce_mean(ls_gradient *g) {
 }
 
 // The rule of maximum and minimum: equal extremes share the gradient equally.
+// They are counted in f32 for 16-bit floats, which hold few whole numbers.
 ls_status gradient_reduce_max(ls_gradient *g) {
   const ls_attr *axes = ls_node_attr(g->node, LS_ATTR_ID_AXES);
   const ls_tensor x = ls_gradient_input(g, 0);
   const ls_tensor y = ls_gradient_keep_axes(g, ls_gradient_output(g, 0));
-  const ls_tensor chosen = ls_convert(ls_equal(x, y), ls_tensor_dtype(x));
+  const ls_dtype dtype = ls_tensor_dtype(x), wide = ls_wide_dtype(dtype);
+  const ls_tensor chosen = ls_equal(x, y);
   int items[LS_MAX_RANK];
   for (size_t i = 0; i < axes->as.ints.count; ++i)
     items[i] = (int)axes->as.ints.items[i];
   const ls_tensor count = ls_reduce_sum_keep(
-      chosen, (ls_axes){.items = items, .count = axes->as.ints.count});
+      ls_convert(chosen, wide),
+      (ls_axes){.items = items, .count = axes->as.ints.count});
   const ls_tensor d = ls_gradient_keep_axes(g, g->dout[0]);
-  g->din[0] = ls_mul(chosen, ls_div(d, count));
+  const ls_tensor share = ls_div(ls_convert(d, wide), count);
+  g->din[0] = ls_mul(ls_convert(chosen, dtype), ls_convert(share, dtype));
   return ls_ok();
 }
 

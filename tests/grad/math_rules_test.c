@@ -94,6 +94,12 @@ TEST(edges_give_numbers) {
   expect_gradient_at(twice_gelu, LS_DTYPE_F32, (double[]){-1e18, 0, 1e18},
                      (double[]){0, 0.7978845608028654, 0}, 3, 1e-6);
   expect_gradient_at(rounded, LS_DTYPE_F32, xs, (double[]){0, 0, 0}, 3, 1e-6);
+  // exp(x), of which expm1(x) + 1 has lost most.
+  static const double below[] = {-9, -14, -17};
+  const double slopes[] = {exp(-9), exp(-14), exp(-17)};
+  expect_gradient_at((plain_function)(ls_expm1), LS_DTYPE_F32, below, slopes, 3,
+                     1e-11);
+  expect_gradient_at(elu, LS_DTYPE_F32, below, slopes, 3, 1e-11);
   // One zero: it alone has a gradient. Two: none has.
   expect_gradient_at(product, LS_DTYPE_F64, (double[]){2, 0, 3},
                      (double[]){0, 6, 0}, 3, 1e-6);

@@ -214,3 +214,18 @@ TEST(curvatures_of_powers_at_zero_are_numbers) {
   const double zeros[6] = {0}, want[] = {0, 0, 2, 0, 0, 2};
   expect_gradient_at(slope, LS_DTYPE_F64, zeros, want, 6, 0);
 }
+
+// ---- Ties ------------------------------------------------------------------
+// More ties than f16 has numbers, and a number of them that bf16 lacks.
+TEST(many_equal_maxima_share_the_gradient) {
+  enum { MOST = 70000, ODD = 259 };
+  static double ones[MOST], shares[MOST];
+  for (int i = 0; i < MOST; ++i) {
+    ones[i] = 1;
+    shares[i] = 1.0 / MOST;
+  }
+  expect_gradient_at(largest, LS_DTYPE_F16, ones, shares, MOST, 1e-7);
+  for (int i = 0; i < ODD; ++i)
+    shares[i] = 1.0 / ODD;
+  expect_gradient_at(largest, LS_DTYPE_BF16, ones, shares, ODD, 4e-6);
+}
