@@ -139,3 +139,19 @@ TEST(sums_over_places_are_sums_over_windows) {
                        ((const double *)ls_array_data(want))[i]) < 1e-10);
   }
 }
+
+// Taps that are farther apart than the input is long may all miss it: such a
+// window gives its gradient to no element.
+TEST(windows_without_elements_add_nothing_to_sums) {
+  const ls_shape far[] = {LS_SHAPE(10, 1), LS_SHAPE(1, 8)};
+  for (size_t k = 0; k < 2; ++k) {
+    pool p = {.window = LS_SHAPE(2, 2),
+              .options = {.dilations = far[k], .padding = LS_PADDING_SAME}};
+    bool few = false;
+    LS_OWN(ls_array, got) = run_sums(sums, &p, &few);
+    LS_OWN(ls_array, want) = run_sums(sums_of_twice, &p, &few);
+    for (size_t i = 0; i < 5; ++i)
+      assert_true(fabs(((const double *)ls_array_data(got))[i] -
+                       ((const double *)ls_array_data(want))[i]) < 1e-10);
+  }
+}

@@ -349,14 +349,23 @@ static uint64_t summed_places(const ls_graph *graph, const ls_node *sum) {
   return joined ? from->inputs[0] : 0;
 }
 
+// Returns true if a window may lie in the padding alone, and then contributes
+// nothing: with padding of its own, or if its taps are farther apart than the
+// input is long.
+static bool may_have_empty_windows(const ls_graph *graph, const ls_node *grad) {
+  const ls_attr *distances = ls_node_attr(grad, LS_ATTR_ID_DILATIONS);
+  const ls_shape shape = ls_graph_type(graph, grad->inputs[0]).shape;
+  for (size_t i = 0; distances != NULL && i < distances->as.ints.count; ++i)
+    if (distances->as.ints.items[i] > shape.dim[i + 1]) return true;
+  return ls_node_attr(grad, LS_ATTR_ID_PADDING) != NULL;
+}
+
 static ls_status sum_before(ls_rewrite *r, ls_node *sum) {
   const uint64_t places =
       sum->type == LS_OP_REDUCE_SUM ? summed_places(r->graph, sum) : 0;
   const ls_node *grad =
       places != 0 ? ls_rewrite_match(r, places, LS_OP_WINDOW_MAX_GRAD) : NULL;
-  // With explicit padding a window may be empty, and then contributes nothing.
-  if (grad == NULL || ls_node_attr(grad, LS_ATTR_ID_PADDING) != NULL)
-    return ls_ok();
+  if (grad == NULL || may_have_empty_windows(r->graph, grad)) return ls_ok();
   const uint64_t windows = grad->inputs[1];
   const int32_t rank = ls_graph_type(r->graph, windows).shape.rank;
   int64_t items[LS_MAX_RANK];
