@@ -231,7 +231,12 @@ ls_status ls_pjrt_look(const ls_buffer *buffer, const void **out_data) {
 }
 
 ls_status ls_pjrt_copy(ls_buffer *target, const ls_buffer *from) {
-  return ls_pjrt_download(from, ls_pjrt_overwrite(target));
+  ls_pjrt_buffer *self = buffer_of(target);
+  self->has_host = false;
+  LS_RETURN_IF_ERROR(
+      ls_pjrt_download(from, host_table(target)->overwrite(self->host)));
+  ls_pjrt_buffer_keep_host(self);
+  return ls_ok();
 }
 
 ls_status ls_pjrt_fill(ls_buffer *buffer, ls_executable *executable,

@@ -184,8 +184,9 @@ static bool is_ready(const ls_pjrt_instance *self, PJRT_Event *event) {
 }
 
 // Takes late launches that have ended, and waits for the oldest if there are
-// too many.
-static ls_status take_launches(ls_pjrt_instance *self) {
+// too many; for all before a launch that is not late.
+static ls_status take_launches(ls_pjrt_instance *self, bool late) {
+  if (!late) return ls_pjrt_run_drain(self, self->num_launched);
   const size_t devices = (size_t)self->executable->num_devices;
   if (self->num_launched - self->num_ended == LS_PJRT_LAUNCHES)
     LS_RETURN_IF_ERROR(ls_pjrt_run_drain(self, self->num_ended + 1));
@@ -354,7 +355,7 @@ static ls_status await_inputs(ls_pjrt_instance *self) {
 static ls_status run_start(ls_pjrt_instance *self, const ls_run_args *args) {
   LS_RETURN_IF_ERROR(
       ls_pjrt_check_labels(self->executable, NULL, args->inputs, 1));
-  LS_RETURN_IF_ERROR(take_launches(self));
+  LS_RETURN_IF_ERROR(take_launches(self, args->outputs == NULL));
   LS_RETURN_IF_ERROR(take_arguments(self, args));
   if (self->executable->num_devices > 1) LS_RETURN_IF_ERROR(await_inputs(self));
   if (self->hosts != NULL) return ls_pjrt_hosts_launch(self->hosts);
