@@ -21,11 +21,6 @@
 #include "lockstep/array.h"
 #include "lockstep/shape.h"
 
-typedef struct ls_safetensor {
-  const char *name;
-  ls_array *array;
-} ls_safetensor;
-
 // Name, type and position of an array in a file.
 typedef struct ls_safetensors_entry {
   const char *name;
@@ -103,11 +98,15 @@ typedef struct ls_safetensors_file {
   uint32_t header_crc;
   char *path;
   ls_runtime *runtime;
-  ls_arena *arena;  // Memory of the names and notes.
-  void *handle;     // The file system's handle.
+  ls_arena arena;  // Memory of the names and notes.
+  void *handle;    // The file system's handle.
 } ls_safetensors_file;
 
-// Opens a file; fails like ls_safetensors_decode.
+// Opens a file. For any header the memory needed is a few times its size.
+//   LS_DATA_LOSS         cut off, elements are not where the header says,
+//                        arrays overlap or leave a hole, or the header's
+//                        checksum differs.
+//   LS_INVALID_ARGUMENT  the header is not such JSON.
 LS_MUST_USE ls_status ls_safetensors_open(ls_runtime *runtime, const char *path,
                                           ls_safetensors_file *out_file);
 void ls_safetensors_close(ls_safetensors_file *file);  // Accepts a zeroed file.
@@ -145,49 +144,6 @@ LS_MUST_USE ls_status ls_safetensors_get_many(const ls_safetensors_file *file,
 // Returns the entry of this name, or NULL.
 const ls_safetensors_entry *
 ls_safetensors_entry_of(const ls_safetensors_file *file, const char *name);
-
-// ---- Whole files -----------------------------------------------------------
-// Makes the bytes of a file, which the caller frees with ls_release. All
-// arguments are lent.
-//   LS_INVALID_ARGUMENT  a name given twice or reserved, or a dtype that the
-//                        format does not have.
-LS_MUST_USE ls_status ls_safetensors_encode(ls_allocator *allocator,
-                                            const ls_safetensor *tensors,
-                                            size_t num_tensors,
-                                            const ls_safetensors_note *notes,
-                                            size_t num_notes, char **out_bytes,
-                                            size_t *out_size);
-// Writes a file, atomically replacing an old one.
-LS_MUST_USE ls_status ls_safetensors_write(
-    ls_runtime *runtime, const char *path, const ls_safetensor *tensors,
-    size_t num_tensors, const ls_safetensors_note *notes, size_t num_notes);
-
-// Contents of a file, in the order of its header.
-typedef struct ls_safetensors {
-  ls_safetensor *tensors;
-  size_t num_tensors;
-  ls_safetensors_note *notes;
-  size_t num_notes;
-  ls_arena *arena;  // Memory of the names and notes.
-  ls_allocator *allocator;
-} ls_safetensors;
-
-// Reads a file's bytes; arrays are copies. `name` names them in messages. For
-// any header the memory needed is a few times its size.
-//   LS_DATA_LOSS         cut off, elements are not where the header says,
-//                 arrays overlap or leave a hole, or a checksum differs.
-//   LS_INVALID_ARGUMENT  the header is not such JSON.
-LS_MUST_USE ls_status ls_safetensors_decode(ls_allocator *allocator,
-                                            const char *name, const void *bytes,
-                                            size_t size,
-                                            ls_safetensors *out_file);
-LS_MUST_USE ls_status ls_safetensors_read(ls_runtime *runtime, const char *path,
-                                          ls_safetensors *out_file);
-// Frees the list and its references to the arrays. Accepts a zeroed list.
-void ls_safetensors_deinit(ls_safetensors *file);
-// Returns (lends) the array of this name, or NULL.
-LS_OWNED_STRUCT(ls_safetensors, ls_safetensors_deinit)
-ls_array *ls_safetensors_find(const ls_safetensors *file, const char *name);
 
 // Returns the name of a dtype; NULL if the format does not have it.
 static inline const char *ls_safetensors_dtype_name(ls_dtype dtype) {

@@ -227,18 +227,13 @@ static ls_status read_sums(reader *r, const unsigned char *bytes8,
   return ls_ok();
 }
 
-static ls_status check_crc(const char *name, const ls_safetensors_entry *entry,
-                           uint32_t crc) {
-  if (!entry->has_crc || crc == entry->crc) return ls_ok();
-  return LS_STATUS(LS_DATA_LOSS,
-                   "'%s' is damaged: the checksum of array '%s' does not match",
-                   name, entry->name);
-}
-
 ls_status ls_safetensors_check(const ls_safetensors_file *file,
                                const ls_safetensors_entry *entry,
                                uint32_t crc) {
-  return check_crc(file->path, entry, crc);
+  if (!entry->has_crc || crc == entry->crc) return ls_ok();
+  return LS_STATUS(LS_DATA_LOSS,
+                   "'%s' is damaged: the checksum of array '%s' does not match",
+                   file->path, entry->name);
 }
 
 static ls_status parse_member(void *user, const ls_json *member) {
@@ -274,67 +269,7 @@ static ls_status parse_header(reader *r, const unsigned char *first,
   return check_spans(r);
 }
 
-static ls_arena *new_arena(ls_allocator *allocator) {
-  ls_arena *arena = ls_new(allocator, ls_arena);
-  if (arena != NULL) ls_arena_init(arena, allocator);
-  return arena;
-}
-
-static void drop_arena(ls_allocator *allocator, ls_arena *arena) {
-  if (arena == NULL) return;
-  ls_arena_deinit(arena);
-  ls_release(allocator, arena);
-}
-
-// ---- In memory -------------------------------------------------------------
-static ls_status copy_tensors(const reader *r, const char *bytes,
-                              ls_safetensors *file) {
-  file->tensors = ls_new_array(file->allocator, ls_safetensor, r->num_entries);
-  if (file->tensors == NULL) return ls_out_of_memory();
-  for (size_t i = 0; i < r->num_entries; ++i) {
-    const ls_safetensors_entry *found = &r->entries[i];
-    if (found->has_crc)
-      LS_RETURN_IF_ERROR(check_crc(
-          r->name, found, ls_crc32c(0, bytes + found->offset, found->size)));
-    file->tensors[i].name = found->name;
-    LS_RETURN_IF_ERROR(ls_array_create_copy(found->dtype, found->shape,
-                                            bytes + found->offset,
-                                            &file->tensors[i].array));
-    ++file->num_tensors;
-  }
-  return ls_ok();
-}
-
-ls_status ls_safetensors_decode(ls_allocator *allocator, const char *name,
-                                const void *bytes, size_t size,
-                                ls_safetensors *out_file) {
-  *out_file = (ls_safetensors){.allocator = allocator};
-  uint64_t header = 0;
-  LS_RETURN_IF_ERROR(parse_size(name, bytes, size, &header));
-  LS_OWN(ls_safetensors, file) = {.allocator = allocator,
-                                  .arena = new_arena(allocator)};
-  LS_RETURN_IF_NO_MEMORY(file.arena);
-  reader r = {.name = name, .allocator = allocator, .arena = file.arena};
-  LS_OWN_FIELD(allocator, r.entries);
-  LS_RETURN_IF_ERROR(
-      parse_header(&r, bytes, (const char *)bytes + 8, header, size));
-  LS_RETURN_IF_ERROR(copy_tensors(&r, bytes, &file));
-  file.notes = r.notes;
-  file.num_notes = r.num_notes;
-  *out_file = ls_give(&file);
-  return ls_ok();
-}
-
 // ---- In parts --------------------------------------------------------------
-static ls_status
-safetensors_read_report_cut_off(const ls_safetensors_file *file,
-                                int64_t offset) {
-  return LS_STATUS(LS_DATA_LOSS,
-                   "'%s' is cut off: there is nothing at byte "
-                   "%lld",
-                   file->path, (long long)offset);
-}
-
 // Reads bytes piece by piece, so that they are in a cache for their checksum.
 static ls_status read_pieces_at(const ls_safetensors_file *file, int64_t offset,
                                 char *data, size_t size, uint32_t *crc) {
@@ -345,7 +280,10 @@ static ls_status read_pieces_at(const ls_safetensors_file *file, int64_t offset,
     size_t got = 0;
     LS_RETURN_IF_ERROR(
         files->read_at(files->user, file->handle, offset, data, most, &got));
-    if (got == 0) return safetensors_read_report_cut_off(file, offset);
+    if (got == 0)
+      return LS_STATUS(LS_DATA_LOSS,
+                       "'%s' is cut off: there is nothing at byte %lld",
+                       file->path, (long long)offset);
     if (crc != NULL) *crc = ls_crc32c(*crc, data, got);
     offset += (int64_t)got;
     data += got;
@@ -356,7 +294,7 @@ static ls_status read_pieces_at(const ls_safetensors_file *file, int64_t offset,
 
 static ls_status read_file_header(ls_safetensors_file *file,
                                   int64_t file_size) {
-  ls_allocator *allocator = file->arena->allocator;
+  ls_allocator *allocator = file->arena.allocator;
   unsigned char first[8] = {0};
   uint64_t size = 0;
   if (file_size >= 8)
@@ -369,7 +307,8 @@ static ls_status read_file_header(ls_safetensors_file *file,
   text[size] = '\0';
   LS_RETURN_IF_ERROR(
       read_pieces_at(file, 8, text, (size_t)size, &file->header_crc));
-  reader r = {.name = file->path, .allocator = allocator, .arena = file->arena};
+  reader r = {
+      .name = file->path, .allocator = allocator, .arena = &file->arena};
   const ls_status status =
       parse_header(&r, first, text, size, (uint64_t)file_size);
   file->entries = r.entries;
@@ -381,7 +320,6 @@ static ls_status read_file_header(ls_safetensors_file *file,
 
 ls_status ls_safetensors_open(ls_runtime *runtime, const char *path,
                               ls_safetensors_file *out_file) {
-  ls_allocator *allocator = ls_runtime_allocator(runtime);
   const ls_file_system *files = ls_runtime_files(runtime);
   ls_file_info info = {0};
   *out_file = (ls_safetensors_file){.runtime = runtime};
@@ -389,10 +327,10 @@ ls_status ls_safetensors_open(ls_runtime *runtime, const char *path,
     return ls_unimplemented("reading '%s': the file system has no reading in "
                             "parts",
                             path);
-  LS_OWN(ls_safetensors_file, file) = {.runtime = runtime,
-                                       .arena = new_arena(allocator)};
-  LS_RETURN_IF_NO_MEMORY(file.arena);
-  file.path = ls_arena_string(file.arena, path);
+  LS_OWN(ls_safetensors_file,
+         file) = {.runtime = runtime,
+                  .arena = {.allocator = ls_runtime_allocator(runtime)}};
+  file.path = ls_arena_string(&file.arena, path);
   LS_RETURN_IF_NO_MEMORY(file.path);
   LS_RETURN_IF_ERROR(files->open(files->user, path, &file.handle, &info));
   LS_RETURN_IF_ERROR(read_file_header(&file, info.size));
@@ -403,10 +341,9 @@ ls_status ls_safetensors_open(ls_runtime *runtime, const char *path,
 void ls_safetensors_close(ls_safetensors_file *file) {
   if (file->runtime == NULL) return;
   const ls_file_system *files = ls_runtime_files(file->runtime);
-  ls_allocator *allocator = ls_runtime_allocator(file->runtime);
   if (file->handle != NULL) files->close(files->user, file->handle);
-  ls_release(allocator, file->entries);
-  drop_arena(allocator, file->arena);
+  ls_release(file->arena.allocator, file->entries);
+  ls_arena_deinit(&file->arena);
   *file = (ls_safetensors_file){0};
 }
 
@@ -428,56 +365,6 @@ const ls_safetensors_entry *
 ls_safetensors_entry_of(const ls_safetensors_file *file, const char *name) {
   for (size_t i = 0; i < file->num_entries; ++i) {
     if (strcmp(file->entries[i].name, name) == 0) return &file->entries[i];
-  }
-  return NULL;
-}
-
-// ---- Whole files -----------------------------------------------------------
-// Reads directly into the arrays.
-static ls_status read_tensors(const ls_safetensors_file *from,
-                              ls_safetensors *file) {
-  file->tensors =
-      ls_new_array(file->allocator, ls_safetensor, from->num_entries);
-  if (file->tensors == NULL) return ls_out_of_memory();
-  for (size_t i = 0; i < from->num_entries; ++i) {
-    const ls_safetensors_entry *found = &from->entries[i];
-    ls_safetensor *tensor = &file->tensors[i];
-    tensor->name = found->name;
-    LS_RETURN_IF_ERROR(
-        ls_array_create_unwritten(found->dtype, found->shape, &tensor->array));
-    ++file->num_tensors;
-    LS_RETURN_IF_ERROR(ls_safetensors_get(
-        from, found, ls_array_mutable_data(tensor->array), NULL));
-  }
-  return ls_ok();
-}
-
-ls_status ls_safetensors_read(ls_runtime *runtime, const char *path,
-                              ls_safetensors *out_file) {
-  ls_allocator *allocator = ls_runtime_allocator(runtime);
-  *out_file = (ls_safetensors){.allocator = allocator};
-  LS_OWN(ls_safetensors_file, file) = {0};
-  LS_OWN(ls_safetensors, whole) = *out_file;
-  LS_RETURN_IF_ERROR(ls_safetensors_open(runtime, path, &file));
-  LS_RETURN_IF_ERROR(read_tensors(&file, &whole));
-  whole.notes = file.notes;
-  whole.num_notes = file.num_notes;
-  whole.arena = ls_give(&file.arena);
-  *out_file = ls_give(&whole);
-  return ls_ok();
-}
-
-void ls_safetensors_deinit(ls_safetensors *file) {
-  for (size_t i = 0; i < file->num_tensors; ++i)
-    ls_array_release(file->tensors[i].array);
-  ls_release(file->allocator, file->tensors);
-  drop_arena(file->allocator, file->arena);
-  *file = (ls_safetensors){0};
-}
-
-ls_array *ls_safetensors_find(const ls_safetensors *file, const char *name) {
-  for (size_t i = 0; i < file->num_tensors; ++i) {
-    if (strcmp(file->tensors[i].name, name) == 0) return file->tensors[i].array;
   }
   return NULL;
 }

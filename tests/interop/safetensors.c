@@ -65,16 +65,18 @@ static void write_checkpoint(const char *folder) {
 }
 
 static void show(const char *path) {
-  LS_OWN(ls_safetensors, file) = {0};
-  must(ls_safetensors_read(ls_runtime_current(), path, &file));
-  for (size_t i = 0; i < file.num_tensors; ++i) {
-    const ls_array *array = file.tensors[i].array;
-    const unsigned char *bytes = ls_array_data(array);
-    printf("%s %s ", file.tensors[i].name,
-           LS_SHAPE_TEXT(ls_array_dtype(array), ls_array_shape(array)));
-    for (size_t k = 0; k < ls_array_size(array); ++k)
+  LS_OWN(ls_safetensors_file, file) = {0};
+  must(ls_safetensors_open(ls_runtime_current(), path, &file));
+  for (size_t i = 0; i < file.num_entries; ++i) {
+    const ls_safetensors_entry *entry = &file.entries[i];
+    unsigned char *bytes = malloc(entry->size + 1);
+    if (bytes == NULL) abort();
+    must(ls_safetensors_get(&file, entry, bytes, NULL));
+    printf("%s %s ", entry->name, LS_SHAPE_TEXT(entry->dtype, entry->shape));
+    for (size_t k = 0; k < entry->size; ++k)
       printf("%02x", bytes[k]);
     printf("\n");
+    free(bytes);
   }
   for (size_t i = 0; i < file.num_notes; ++i)
     printf("note %s=%s -\n", file.notes[i].key, file.notes[i].value);

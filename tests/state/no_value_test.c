@@ -15,10 +15,10 @@
 static const char path[] = "no-value-test.safetensors";
 
 static void expect_one_entry(const char *name) {
-  LS_OWN(ls_safetensors, file) = {0};
-  expect_ok(ls_safetensors_read(ls_runtime_current(), path, &file));
-  assert_int_equal(file.num_tensors, 1);
-  assert_non_null(ls_safetensors_find(&file, name));
+  LS_OWN(ls_safetensors_file, file) = {0};
+  expect_ok(ls_safetensors_open(ls_runtime_current(), path, &file));
+  assert_int_equal(file.num_entries, 1);
+  assert_non_null(ls_safetensors_entry_of(&file, name));
 }
 
 // Made without one, which every way to read it says, until it is written.

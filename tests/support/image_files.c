@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/memory/own.h"
-#include "io/safetensors.h"
 #include "support/expect.h"
+#include "support/safetensors.h"
 
 ls_image_file image_file_open(const char *folder, const char *name) {
   char path[1024];
@@ -25,13 +25,12 @@ void image_file_close(const ls_image_file *file) {
 }
 
 ls_array *image_reference(const char *folder, const char *name) {
-  LS_OWN(ls_image_file, file) = image_file_open(folder, "pillow.safetensors");
-  LS_OWN(ls_safetensors, all) = {0};
-  expect_ok(ls_safetensors_decode(ls_allocator_system(), "pillow.safetensors",
-                                  file.bytes, file.size, &all));
-  ls_array *array = ls_safetensors_find(&all, name);
+  char path[1024];
+  LS_OWN(ls_safetensors_file, file) = {0};
+  snprintf(path, sizeof(path), "%s/pillow.safetensors", folder);
+  expect_ok(ls_safetensors_open(ls_runtime_current(), path, &file));
+  ls_array *array = safetensors_array(&file, name);
   if (array == NULL) fail_msg("no reference '%s'", name);
-  ls_array_retain(array);
   return array;
 }
 

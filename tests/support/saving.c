@@ -3,9 +3,9 @@
 
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
-#include "io/safetensors.h"
 #include "lockstep/eager.h"
 #include "support/expect.h"
+#include "support/safetensors.h"
 
 const char path[] = "saver-test.safetensors";
 
@@ -41,11 +41,11 @@ double value_of(ls_variable *variable) {
 
 void expect_entries(const char *const *names, const double *values,
                     size_t count) {
-  LS_OWN(ls_safetensors, file) = {0};
-  expect_ok(ls_safetensors_read(ls_runtime_current(), path, &file));
-  assert_int_equal(file.num_tensors, count);
+  LS_OWN(ls_safetensors_file, file) = {0};
+  expect_ok(ls_safetensors_open(ls_runtime_current(), path, &file));
+  assert_int_equal(file.num_entries, count);
   for (size_t i = 0; i < count; ++i) {
-    const ls_array *array = ls_safetensors_find(&file, names[i]);
+    LS_OWN(ls_array, array) = safetensors_array(&file, names[i]);
     if (array == NULL) fail_msg("there is no entry '%s'", names[i]);
     assert_true(ls_array_f64(array, 0) == values[i]);
   }

@@ -8,9 +8,9 @@
 #include "base/runtime_internal.h"
 #include "data/own.h"
 #include "io/json.h"
-#include "io/safetensors.h"
 #include "lockstep/eager.h"
 #include "lockstep/train.h"
+#include "support/safetensors.h"
 #include "support/values.h"
 
 // A run of tiny on made-up data.
@@ -190,10 +190,9 @@ TEST(a_request_ends_the_run_and_saves) {
   expect_ok(ls_train(&s.options, &s.result));
   assert_true(s.result.stopped && !s.result.tested);
   assert_int_equal(s.result.steps, 7);
-  LS_OWN(ls_safetensors, file) = {0};
-  expect_ok(ls_safetensors_read(ls_runtime_current(),
-                                "stopped/model.safetensors", &file));
-  assert_int_equal(file.num_tensors, 4);
+  LS_OWN(ls_safetensors_file, file) = {0};
+  expect_ok(safetensors_open_whole("stopped/model.safetensors", &file));
+  assert_int_equal(file.num_entries, 4);
 }
 
 // ---- The run folder --------------------------------------------------------
@@ -247,11 +246,10 @@ TEST(the_run_folder_says_what_happened) {
   ls_release(ls_allocator_system(), text);
   ls_arena_deinit(&arena);
 
-  LS_OWN(ls_safetensors, file) = {0};
-  expect_ok(ls_safetensors_read(ls_runtime_current(),
-                                "some/run/model.safetensors", &file));
+  LS_OWN(ls_safetensors_file, file) = {0};
+  expect_ok(safetensors_open_whole("some/run/model.safetensors", &file));
   LS_OWN(ls_array, value) = first_variable(&s);
-  const ls_array *saved = ls_safetensors_find(&file, "hidden1/kernel");
+  LS_OWN(ls_array, saved) = safetensors_array(&file, "hidden1/kernel");
   assert_non_null(saved);
   assert_memory_equal(ls_array_data(saved), ls_array_data(value),
                       ls_array_size(value));
