@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Combines data sets: one after another, or side by side.
 #include "base/memory/own.h"
-#include "base/require.h"
 #include "data/dataset.h"
 #include "data/streams.h"
 #include "lockstep/element_spec.h"

@@ -4,7 +4,6 @@
 
 #include "base/plain.h"
 #include "base/require.h"
-#include "base/values/array_internal.h"
 #include "lockstep/shape_rules.h"
 
 static void destroy_composite(ls_object *object) {

@@ -2,7 +2,6 @@
 // Sparse and ragged leaves as dense arrays.
 #include "base/memory/own.h"
 #include "base/plain.h"
-#include "base/require.h"
 #include "base/values/array_internal.h"
 #include "data/composite.h"
 #include "lockstep/element_spec.h"

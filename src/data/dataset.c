@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/dataset.h"
 
-#include "base/require.h"
-#include "base/values/array_internal.h"
 #include "lockstep/element_spec.h"
 
 static void destroy_dataset(ls_object *object) {

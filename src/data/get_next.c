@@ -8,10 +8,8 @@
 
 #include "base/memory/own.h"
 #include "base/require.h"
-#include "base/values/array_internal.h"
 #include "base/values/nest_internal.h"
 #include "data/iterator.h"
-#include "lockstep/ops.h"
 
 // ---- A call ----------------------------------------------------------------
 // A call's room holds the element and, while the call waits, the next waiting

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Selections of a data set's elements, or all in another order: for indexed
 // data sets a function from indices to indices.
-#include "base/require.h"
 #include "data/dataset.h"
 #include "data/streams.h"
 

@@ -6,7 +6,6 @@
 
 #include "base/plain.h"
 #include "base/require.h"
-#include "base/values/nest_internal.h"
 #include "data/dataset.h"
 #include "lockstep/element_spec.h"
 

@@ -3,7 +3,6 @@
 // of class i mod classes: half its pattern, half its own noise. With several
 // labels the four parts of example i are of this class and the next three.
 // Texts: most tokens are followed by one fixed token.
-#include "base/memory/allocator.h"
 #include "base/values/random.h"
 #include "lockstep/data.h"
 

@@ -4,7 +4,6 @@
 // replica is stacked along a new dimension 0. Products fold it into their rows
 // where they share an operand; what has no such form is emitted for each
 // replica apart (frame.c).
-#include "base/runtime_internal.h"
 #include "emit/emit.h"
 
 static bool is_ok(const ls_emitter *e) { return ls_status_is_ok(e->status); }

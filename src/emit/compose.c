@@ -3,8 +3,6 @@
 
 #include <math.h>
 
-#include "base/runtime_internal.h"
-
 // ---- Numbers ---------------------------------------------------------------
 int64_t ls_emit_size(ls_emitter *e, ls_dim dim) {
   if (dim.scale != 0)

@@ -5,8 +5,6 @@
 
 #include <stdio.h>
 
-#include "base/runtime_internal.h"
-
 // ---- Sources ----------------------------------------------------------------
 ls_batch_dims ls_emit_static_dims(ls_shape shape) {
   ls_batch_dims dims = {.rank = shape.rank};

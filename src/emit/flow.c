@@ -2,7 +2,6 @@
 //
 // Emits loops and branches. Values of enclosing regions that a region captures
 // are used in it as they are.
-#include "base/memory/own.h"
 #include "emit/emit.h"
 
 // ---- Stacks -----------------------------------------------------------------

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Emits the ops of a graph or region, and keeps their values.
-#include "base/runtime_internal.h"
 #include "emit/emit.h"
 
 // ---- Values ----------------------------------------------------------------

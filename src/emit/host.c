@@ -2,7 +2,6 @@
 //
 // Emits calls of the host. They keep their order by a ticket, which each takes
 // and gives on: the number of the run and that of the device.
-#include "base/memory/own.h"
 #include "emit/emit.h"
 #include "graph/walk.h"
 

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "emit/stablehlo.h"
 
-#include "base/memory/own.h"
-#include "base/runtime_internal.h"
-
 // Returns StableHLO's name of a dtype; NULL if it has none.
 static const char *dtype_name(ls_dtype dtype) {
   static const char *const names[LS_DTYPE_COUNT] = {

@@ -2,7 +2,6 @@
 #include "emit/stablehlo_module.h"
 
 #include "base/memory/own.h"
-#include "base/runtime_internal.h"
 #include "graph/walk.h"
 
 // ---- Slots ------------------------------------------------------------------

@@ -6,7 +6,6 @@
 #include "graph/make/make.h"
 #include "graph/trial.h"
 #include "graph/walk.h"
-#include "lockstep/ops.h"
 
 // An entry of the forward values found so far: the graph in which it is used,
 // and the output for which it stands.

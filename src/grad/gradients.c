@@ -4,11 +4,9 @@
 #include <stdio.h>
 
 #include "base/require.h"
-#include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
 #include "grad/walk.h"
 #include "graph/context.h"
-#include "graph/make/make.h"
 #include "graph/trial.h"
 #include "lockstep/shape_rules.h"
 

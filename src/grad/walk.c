@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "grad/walk.h"
 
-#include "base/runtime_internal.h"
 #include "base/text.h"
 #include "lockstep/shape_rules.h"
 

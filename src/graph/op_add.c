@@ -6,7 +6,6 @@
 #include <stdlib.h>
 
 #include "base/require.h"
-#include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
 #include "graph/context.h"
 #include "graph/flow.h"

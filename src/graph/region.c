@@ -2,7 +2,6 @@
 #include "graph/region.h"
 
 #include "base/memory/own.h"
-#include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
 #include "graph/graph.h"
 #include "graph/layers.h"

@@ -2,7 +2,6 @@
 #include <stdlib.h>
 
 #include "base/memory/own.h"
-#include "base/values/array_internal.h"
 #include "io/crc32c.h"
 #include "io/json.h"
 #include "io/safetensors.h"

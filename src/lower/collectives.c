@@ -3,7 +3,6 @@
 // Lowers collectives to merges, and to ops by which each replica takes its part
 // of the results. Outside of replicas there is just one value.
 #include "base/memory/own.h"
-#include "base/runtime_internal.h"
 #include "graph/gather/gather.h"
 #include "lower/flow.h"
 #include "lower/ops.h"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Segments: the replicate ops between the ops that leave a body.
-#include "base/runtime_internal.h"
 #include "graph/copy.h"
 #include "lower/cut.h"
 #include "lower/ops.h"

@@ -3,7 +3,6 @@
 // Lowers branches and calls, and shares the lowering of all ops with regions.
 #include "lower/flow.h"
 
-#include "base/runtime_internal.h"
 #include "lower/apart.h"
 
 ls_status ls_ref_list_push(ls_ref_list *list, uint64_t ref) {

@@ -3,7 +3,6 @@
 // Lowers collectives of groups and pairs of replicas: gathers the values of all
 // replicas into one stack, from which each replica takes its part. The sums of
 // all groups are computed once, for all replicas.
-#include "base/runtime_internal.h"
 #include "lower/ops.h"
 
 typedef struct groups {

@@ -10,7 +10,6 @@
 
 #include <math.h>
 
-#include "base/runtime_internal.h"
 #include "lower/ops.h"
 
 enum { LONG_SUM = 2048 };

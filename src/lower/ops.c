@@ -7,7 +7,6 @@
 #include <math.h>
 
 #include "base/memory/own.h"
-#include "base/runtime_internal.h"
 #include "base/values/numbers.h"
 #include "graph/gather/gather.h"
 

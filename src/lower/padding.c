@@ -3,7 +3,6 @@
 // Lowers inputs of replicated computations whose sizes differ between replicas.
 // If all ops see real sizes, no padding is made: replicas with different shapes
 // are different classes (replicas.c), or masks mark the real rows (mask.h).
-#include "base/runtime_internal.h"
 #include "graph/op_table.h"
 #include "graph/walk.h"
 #include "lower/mask.h"

@@ -2,7 +2,6 @@
 #include "lower/scope.h"
 
 #include "base/memory/own.h"
-#include "base/runtime_internal.h"
 #include "graph/compare/compare.h"
 #include "graph/gather/gather.h"
 #include "graph/walk.h"

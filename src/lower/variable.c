@@ -5,7 +5,6 @@
 // Components of a distributed variable that is shared in the store have the
 // container's value until one of them is written. At the end, if all have the
 // same value, the container is written once.
-#include "base/runtime_internal.h"
 #include "graph/walk.h"
 #include "lower/ops.h"
 

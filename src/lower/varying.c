@@ -4,7 +4,6 @@
 // in several bodies of which each replica runs one. Also finds merges whose
 // operands do not differ, but should.
 #include "base/memory/own.h"
-#include "base/runtime_internal.h"
 #include "graph/passes/passes.h"
 #include "graph/walk.h"
 #include "lower/ops.h"

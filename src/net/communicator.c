@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/memory/own.h"
-#include "base/runtime_internal.h"
 #include "base/threads/threads.h"
 #include "base/threads/workers.h"
 #include "net/waiting.h"

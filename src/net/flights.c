@@ -3,7 +3,6 @@
 // Exchanges under way: which bytes of which message belong to which piece.
 #include <string.h>
 
-#include "base/runtime_internal.h"
 #include "net/exchanger.h"
 
 // A message that came before its exchange was started.

@@ -3,7 +3,6 @@
 // A step on a batch in parts: the gradients of the first part start the sums,
 // and a loop adds those of the other parts.
 #include "base/memory/own.h"
-#include "base/runtime_internal.h"
 #include "base/values/nest_builder.h"
 #include "graph/make/make.h"
 #include "graph/trial.h"

@@ -6,10 +6,8 @@
 
 #include "base/memory/own.h"
 #include "base/require.h"
-#include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
 #include "distribute/base/strategy.h"
-#include "graph/make/make.h"
 #include "graph/trial.h"
 #include "lockstep/optimizer_state.h"
 #include "lockstep/strategy_extended.h"

@@ -8,7 +8,6 @@
 #include "graph/make/make.h"
 #include "graph/trial.h"
 #include "graph/variables/variable.h"
-#include "lockstep/weights.h"
 #include "nn/optimizer.h"
 #include "nn/own.h"
 

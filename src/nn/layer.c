@@ -11,7 +11,6 @@
 #include "graph/graph.h"
 #include "graph/make/make.h"
 #include "lockstep/bag.h"
-#include "lockstep/ops.h"
 #include "lockstep/variable.h"
 
 void *ls_layer_make(size_t size, const char *name) {

@@ -5,7 +5,6 @@
 #include "graph/trial.h"
 #include "lockstep/losses.h"
 #include "lockstep/shape_rules.h"
-#include "lockstep/strategy.h"
 #include "nn/optimizer.h"
 #include "nn/own.h"
 

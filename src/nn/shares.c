@@ -2,7 +2,6 @@
 #include "nn/shares.h"
 
 #include "base/memory/own.h"
-#include "base/runtime_internal.h"
 #include "base/values/nest_builder.h"
 #include "base/values/numbers.h"
 #include "distribute/cross_device/cross_device.h"

@@ -3,8 +3,6 @@
 // Values of a graph that is built from an ONNX file, in both forms; attributes.
 #include "onnx/onnx_build.h"
 
-#include "graph/make/make.h"
-
 void ls_onnx_fail(ls_onnx_build *b, ls_status status) {
   b->status = ls_status_join(b->status, status);
 }

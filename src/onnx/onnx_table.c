@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The table of ops, and the elementwise ones.
-#include "graph/make/make.h"
 #include "lockstep/layers.h"
 #include "onnx/hlo.h"
 

@@ -4,7 +4,6 @@
 // built, and queries about a function's newest trace.
 #include "base/memory/own.h"
 #include "base/require.h"
-#include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
 #include "graph/slices.h"
 #include "graph/variables/variable.h"

@@ -3,7 +3,6 @@
 // Padded inputs: a program for several sizes gets a run's inputs followed by
 // rows of zeros, and the numbers of real rows (lower/mask.h).
 #include "base/memory/own.h"
-#include "base/runtime_internal.h"
 #include "runtime/compiled.h"
 
 typedef struct ls_padded_inputs {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/plan.h"
 
-#include "base/runtime_internal.h"
 #include "base/values/array_internal.h"
 #include "graph/gather/gather.h"
 #include "graph/walk.h"

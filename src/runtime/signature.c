@@ -2,12 +2,10 @@
 #include "runtime/signature.h"
 
 #include "base/memory/allocator.h"
-#include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
 #include "graph/graph.h"
 #include "graph/region.h"
 #include "lockstep/eager.h"
-#include "lockstep/ops.h"
 #include "lockstep/variable.h"
 #include "runtime/eager/eager.h"
 

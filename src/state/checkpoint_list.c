@@ -2,7 +2,6 @@
 // The list of a folder's checkpoints, and the choice of those to keep.
 #include <math.h>
 
-#include "base/memory/map.h"
 #include "base/memory/own.h"
 #include "state/checkpoints.h"
 

@@ -5,7 +5,6 @@
 
 #include "base/memory/own.h"
 #include "base/require.h"
-#include "state/record.h"
 
 enum { DEFAULT_KEEP = 5, DEFAULT_SECONDS = 60 };
 

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include "base/memory/own.h"
-#include "base/values/array_internal.h"
 #include "state/checkpoint_file.h"
 #include "state/checkpoints.h"
 #include "state/saver_file.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Data types: one row each.
-#include "base/memory/allocator.h"
 #include "base/require.h"
 #include "lockstep/array.h"
 #include "lockstep/shape_rules.h"

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/memory/allocator.h"
 #include "base/plain.h"
 #include "base/values/array_internal.h"
 #include "base/values/nest_internal.h"

@@ -3,7 +3,6 @@
 #include "lockstep/shape.h"
 #include "lockstep/shape_rules.h"
 
-#include "base/memory/allocator.h"
 #include "base/require.h"
 #include "base/text.h"
 

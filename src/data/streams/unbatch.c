@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Unbatch: the rows of dimension 0 of all leaves become elements.
 #include "base/memory/own.h"
-#include "base/values/array_internal.h"
-#include "data/streams.h"
 #include "data/streams/anchors.h"
 #include "lockstep/streams.h"
 

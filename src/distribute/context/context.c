@@ -3,7 +3,6 @@
 
 #include "base/memory/own.h"
 #include "base/require.h"
-#include "base/runtime_internal.h"
 #include "base/threads/thread_state.h"
 #include "graph/flow.h"
 #include "lockstep/strategy_extended.h"

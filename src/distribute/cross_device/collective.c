@@ -16,7 +16,6 @@
 #include "lockstep/communicator.h"
 #include "lockstep/eager.h"
 #include "lockstep/multi_worker.h"
-#include "runtime/eager/eager.h"
 
 // A component as arrays: values, and for slices indices and perhaps a shape.
 enum { VALUES, INDICES, SHAPE, ARRAYS };

@@ -7,7 +7,6 @@
 
 #include "base/memory/own.h"
 #include "base/require.h"
-#include "base/runtime_internal.h"
 #include "distribute/context/context.h"
 #include "graph/flow.h"
 #include "lockstep/eager.h"

@@ -4,7 +4,6 @@
 // strategy's cross-replica context.
 #include "base/memory/own.h"
 #include "base/require.h"
-#include "base/runtime_internal.h"
 #include "distribute/context/context.h"
 #include "distribute/cross_device/cross_device.h"
 #include "lockstep/strategy_extended.h"

@@ -3,9 +3,7 @@
 // All-reduces that are described by a list of specs: names, numbers of shards
 // and limits of sizes, which are checked. Every sum follows the canonical tree,
 // so that the specs select nothing.
-#include "base/memory/own.h"
 #include "base/require.h"
-#include "base/runtime_internal.h"
 #include "distribute/cross_device/cross_device.h"
 #include "lockstep/multi_worker.h"
 

@@ -7,14 +7,12 @@
 #include <stdio.h>
 
 #include "base/memory/own.h"
-#include "base/runtime_internal.h"
 #include "base/values/nest_builder.h"
 #include "base/values/nest_internal.h"
 #include "distribute/context/context.h"
 #include "distribute/cross_device/cross_device.h"
 #include "distribute/replicas/rounds.h"
 #include "distribute/values/values.h"
-#include "graph/flow.h"
 #include "graph/make/make.h"
 #include "lockstep/slices.h"
 #include "lockstep/strategy_extended.h"

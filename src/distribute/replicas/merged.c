@@ -4,7 +4,6 @@
 // op, in cross-replica context.
 #include <ctype.h>
 
-#include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
 #include "distribute/cross_device/cross_device.h"
 #include "distribute/own.h"

@@ -10,7 +10,6 @@
 #include <stdio.h>
 
 #include "base/memory/own.h"
-#include "base/runtime_internal.h"
 #include "distribute/replicas/rounds.h"
 #include "graph/compare/compare.h"
 #include "graph/context.h"

@@ -10,9 +10,7 @@
 #include "distribute/replicas/rounds.h"
 
 #include "base/memory/own.h"
-#include "base/runtime_internal.h"
 #include "graph/copy.h"
-#include "graph/region.h"
 #include "graph/slices.h"
 
 // A control input of a merge: an op of the replicas, found by its position in

@@ -12,7 +12,6 @@
 #include "distribute/values/values.h"
 #include "distribute/variables/variable.h"
 #include "graph/compare/compare.h"
-#include "graph/make/make.h"
 #include "lockstep/strategy_extended.h"
 #include "runtime/eager/eager.h"
 

@@ -7,13 +7,10 @@
 #include <stdio.h>
 
 #include "base/require.h"
-#include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
 #include "distribute/context/context.h"
 #include "distribute/values/values.h"
 #include "graph/flow.h"
-#include "graph/make/make.h"
-#include "graph/region.h"
 #include "lockstep/export.h"
 #include "runtime/eager/eager.h"
 

@@ -2,7 +2,6 @@
 //
 // Reads of distributed variables: of one component, or of the aggregate of all.
 #include "base/memory/own.h"
-#include "base/runtime_internal.h"
 #include "distribute/context/context.h"
 #include "distribute/cross_device/cross_device.h"
 #include "distribute/variables/variable.h"

@@ -3,11 +3,9 @@
 // Scopes that determine properties of a strategy's new variables. Each is a
 // creator of variables that changes the options, and calls the next outer
 // creator.
-#include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
 #include "distribute/context/context.h"
 #include "distribute/values/values.h"
-#include "distribute/variables/variable.h"
 #include "graph/make/make.h"
 #include "lockstep/strategy_extended.h"
 

@@ -19,7 +19,6 @@
 #include "graph/compare/compare.h"
 #include "graph/gather/gather.h"
 #include "graph/make/make.h"
-#include "graph/region.h"
 #include "runtime/eager/eager.h"
 #include "runtime/program.h"
 

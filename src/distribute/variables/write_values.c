@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/memory/own.h"
-#include "base/runtime_internal.h"
 #include "base/values/array_internal.h"
 #include "distribute/cross_device/cross_device.h"
 #include "lockstep/eager.h"

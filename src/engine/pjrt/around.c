@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-#include "base/runtime_internal.h"
-
 struct ls_pjrt_around {
   ls_allocator *allocator;
   const ls_hlo_layout *layout;

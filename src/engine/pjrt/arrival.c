@@ -3,7 +3,6 @@
 // Arrivals: elements of arrays that a device is still computing. An array that
 // is filled again keeps its arrival. Arrays may outlive the runtime, whose end
 // waits for what is under way.
-#include "base/runtime_internal.h"
 #include "base/values/array_internal.h"
 #include "engine/pjrt/pjrt.h"
 

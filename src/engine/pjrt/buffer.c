@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/runtime_internal.h"
 #include "engine/pjrt/pjrt.h"
 
 static size_t type_size(ls_type type) {

@@ -4,8 +4,6 @@
 #include <stdio.h>
 
 #include "base/memory/allocator.h"
-#include "base/memory/own.h"
-#include "base/runtime_internal.h"
 #include "io/protobuf/protobuf.h"
 #include "lockstep/runtime_settings.h"
 

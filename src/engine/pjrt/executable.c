@@ -5,7 +5,6 @@
 #include "base/values/digest.h"
 #include "engine/pjrt/host.h"
 #include "engine/pjrt/pjrt.h"
-#include "graph/text/text.h"
 #include "graph/walk.h"
 #include "lockstep/runtime_settings.h"
 

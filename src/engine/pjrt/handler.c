@@ -7,7 +7,6 @@
 #include <dlfcn.h>
 #include <string.h>
 
-#include "base/runtime_internal.h"
 #include "engine/pjrt/ffi.h"
 #include "engine/pjrt/host.h"
 

@@ -3,7 +3,6 @@
 // Labels that the host gives: inputs of the program and results of host calls,
 // as they are or rearranged. They are checked before devices get them; others,
 // which a program computes, give NaN where they are no classes.
-#include "base/runtime_internal.h"
 #include "engine/pjrt/pjrt.h"
 #include "graph/walk.h"
 

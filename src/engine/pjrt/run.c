@@ -5,7 +5,6 @@
 // results may arrive late, for the launch and the outputs. The status of each
 // event reaches a caller: that of a late launch comes with its outputs, and to
 // a later run of the instance.
-#include "base/runtime_internal.h"
 #include "engine/pjrt/host.h"
 
 // ---- Arguments -------------------------------------------------------------

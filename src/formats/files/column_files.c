@@ -4,7 +4,6 @@
 // packed.
 #include "base/memory/own.h"
 #include "base/require.h"
-#include "base/values/nest_internal.h"
 #include "formats/bytes/idx.h"
 #include "formats/files/source.h"
 #include "io/inflate.h"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // TFRecord files as data sets: plain records, or features of the tf.Examples in
 // them.
-#include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/values/nest_builder.h"
 #include "data/own.h"

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "base/memory/own.h"
-#include "base/runtime_internal.h"
 
 // Refuses a value that has no single copy: an undeclared output, or the input
 // of several replicas.

@@ -3,7 +3,6 @@
 // Op makers: loops and branches. In a graph they are ops with regions; in eager
 // mode, plain C control flow on known values.
 #include "base/memory/own.h"
-#include "base/runtime_internal.h"
 #include "graph/layers.h"
 #include "graph/make/make.h"
 #include "graph/region.h"

@@ -3,9 +3,7 @@
 // Op makers: sources, structure and elementwise ops.
 #include "graph/make/make.h"
 
-#include "base/runtime_internal.h"
 #include "base/values/array_internal.h"
-#include "graph/layers.h"
 #include "graph/region.h"
 
 ls_op ls_make_op(uint16_t type, const char *name, const ls_tensor *inputs,

@@ -10,7 +10,6 @@
 
 #include "base/memory/own.h"
 #include "base/plain.h"
-#include "base/runtime_internal.h"
 #include "base/text.h"
 #include "graph/make/make.h"
 #include "graph/text/text.h"

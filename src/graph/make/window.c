@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Op makers: convolutions and reductions over windows.
-#include "graph/window.h"
 #include "graph/make/make.h"
 
 // Attributes that are being collected, and the numbers to which they point.

@@ -7,7 +7,6 @@
 #include "graph/text/text.h"
 
 #include "base/require.h"
-#include "base/runtime_internal.h"
 #include "graph/gather/gather.h"
 #include "lockstep/device_name.h"
 

@@ -4,11 +4,9 @@
 // a scope demands it.
 #include "base/memory/own.h"
 #include "base/require.h"
-#include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
 #include "graph/context.h"
 #include "graph/variables/variable.h"
-#include "lockstep/ops.h"
 
 void ls_bfloat16_scope_begin(ls_scope *scope, const char *name) {
   ls_name_scope_begin(

@@ -4,7 +4,6 @@
 #include <stdio.h>
 
 #include "base/require.h"
-#include "base/runtime_internal.h"
 #include "base/values/array_internal.h"
 #include "graph/layers.h"
 #include "graph/make/make.h"

@@ -5,7 +5,6 @@
 #include "base/memory/allocator.h"
 #include "base/memory/own.h"
 #include "base/require.h"
-#include "base/runtime_internal.h"
 #include "graph/flow.h"
 #include "graph/layers.h"
 #include "graph/make/make.h"

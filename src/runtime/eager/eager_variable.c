@@ -4,7 +4,6 @@
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
-#include "base/values/array_internal.h"
 #include "runtime/eager/eager.h"
 
 // Returns the delayed draw of a value, which the caller releases; NULL if the

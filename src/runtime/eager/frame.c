@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "base/memory/own.h"
-#include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
 #include "graph/slices.h"
 #include "runtime/eager/eager.h"

@@ -5,7 +5,6 @@
 // these nodes, whose ops run as they are made.
 #include "base/memory/own.h"
 #include "base/require.h"
-#include "base/runtime_internal.h"
 #include "grad/grad.h"
 #include "graph/walk.h"
 #include "runtime/eager/eager.h"

@@ -12,8 +12,6 @@
 
 #include <stddef.h>
 
-#include "base/runtime_internal.h"
-
 bool ls_feed_is_used(const ls_feed_call *self, size_t i) {
   return self->feed->num_cores == 1 ||
          ls_feed_uses(self->feed, (int64_t)i % self->feed->num_cores);

@@ -2,7 +2,6 @@
 // Kernels of the infeed and outfeed ops.
 #include <stdio.h>
 
-#include "base/runtime_internal.h"
 #include "lockstep/shape_rules.h"
 #include "tpu/feeds/feed.h"
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Makers of the infeed and outfeed ops.
-#include "base/runtime_internal.h"
 #include "graph/context.h"
 #include "graph/make/make.h"
 #include "lockstep/infeed.h"

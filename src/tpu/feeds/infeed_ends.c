@@ -4,7 +4,6 @@
 #include <stdio.h>
 
 #include "base/require.h"
-#include "base/runtime_internal.h"
 #include "base/values/nest_builder.h"
 #include "base/values/nest_internal.h"
 #include "graph/make/make.h"

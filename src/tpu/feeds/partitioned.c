@@ -4,10 +4,8 @@
 #include <stdio.h>
 
 #include "base/require.h"
-#include "base/runtime_internal.h"
 #include "base/values/nest_builder.h"
 #include "base/values/nest_internal.h"
-#include "graph/make/make.h"
 #include "tpu/feeds/infeed_queue.h"
 #include "tpu/own.h"
 #include "tpu/pod/topology.h"

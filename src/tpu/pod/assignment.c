@@ -4,7 +4,6 @@
 #include <stdio.h>
 
 #include "base/require.h"
-#include "base/runtime_internal.h"
 #include "tpu/own.h"
 
 static void destroy_assignment(ls_object *object) {

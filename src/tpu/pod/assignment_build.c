@@ -3,7 +3,6 @@
 // a list of the unused devices.
 #include "base/memory/own.h"
 #include "base/require.h"
-#include "base/runtime_internal.h"
 #include "tpu/pod/topology.h"
 
 enum { CORE = LS_MESH_RANK - 1 };

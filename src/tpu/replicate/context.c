@@ -7,7 +7,6 @@
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "base/text.h"
-#include "graph/make/make.h"
 #include "lockstep/host.h"
 #include "tpu/pod/pod.h"
 

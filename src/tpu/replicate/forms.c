@@ -10,7 +10,6 @@
 #include "base/runtime_internal.h"
 #include "base/values/nest_builder.h"
 #include "base/values/nest_internal.h"
-#include "graph/context.h"
 #include "graph/gather/gather.h"
 #include "graph/make/make.h"
 #include "graph/trial.h"

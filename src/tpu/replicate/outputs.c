@@ -3,7 +3,6 @@
 // Results of a replicated computation: collected inside it, returned outside.
 #include <stdio.h>
 
-#include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
 #include "graph/make/make.h"
 #include "graph/region.h"

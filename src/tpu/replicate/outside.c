@@ -8,8 +8,6 @@
 #include "base/runtime_internal.h"
 #include "graph/gather/gather.h"
 #include "graph/region.h"
-#include "lockstep/function.h"
-#include "lockstep/ops.h"
 #include "lockstep/replicate.h"
 #include "tpu/pod/pod.h"
 #include "tpu/replicate/context.h"

@@ -8,7 +8,6 @@
 
 #include "base/memory/own.h"
 #include "base/require.h"
-#include "base/runtime_internal.h"
 #include "distribute/variables/variable.h"
 #include "graph/make/make.h"
 #include "lockstep/tpu_variable.h"

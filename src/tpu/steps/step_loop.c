@@ -10,7 +10,6 @@
 #include "base/text.h"
 #include "base/values/nest_builder.h"
 #include "base/values/nest_internal.h"
-#include "graph/make/make.h"
 #include "graph/region.h"
 #include "lockstep/flow.h"
 #include "lockstep/replicate.h"

@@ -7,13 +7,11 @@
 
 #include "base/memory/own.h"
 #include "base/require.h"
-#include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
 #include "distribute/values/values.h"
 #include "distribute/variables/variable.h"
 #include "graph/make/make.h"
 #include "graph/own.h"
-#include "graph/region.h"
 #include "lockstep/tpu_variable.h"
 #include "runtime/eager/eager.h"
 #include "runtime/program.h"

@@ -5,7 +5,6 @@
 // arguments are inputs of the replicated computation. Each item of the dict of
 // arguments by name counts as one argument.
 #include "base/memory/own.h"
-#include "base/runtime_internal.h"
 #include "base/values/nest_builder.h"
 #include "base/values/nest_internal.h"
 #include "lockstep/regroup.h"

@@ -6,7 +6,6 @@
 // the host.
 
 #include "base/memory/own.h"
-#include "base/runtime_internal.h"
 #include "base/values/nest_builder.h"
 #include "base/values/nest_internal.h"
 #include "distribute/context/context.h"

@@ -7,7 +7,6 @@
 #include "graph/make/make.h"
 #include "lockstep/host.h"
 #include "tpu/own.h"
-#include "tpu/pod/topology.h"
 #include "tpu/system/resolver.h"
 
 ls_status ls_tpu_system_device(const char *job, ls_device_name *out_name) {
