@@ -46,14 +46,11 @@ ls_status ls_onnx_read_message(ls_onnx_reader *r, const ls_proto_field *message,
                                ls_onnx_read_field read, void *out) {
   if (message->type != LS_PROTO_BYTES)
     return ls_onnx_damaged(r, "a number stands where a message should");
-  ls_proto_input in = {message->at, message->at + message->value};
-  while (in.at < in.end) {
-    ls_proto_field field = {0};
-    const char *fault = ls_proto_read_field(&in, &field);
-    if (fault != NULL) return ls_onnx_damaged(r, fault);
+  ls_proto_input in = ls_proto_message(message);
+  ls_proto_field field = {0};
+  while (ls_proto_next(&in, &field))
     LS_RETURN_IF_ERROR(read(r, &field, out));
-  }
-  return ls_ok();
+  return field.wrong == NULL ? ls_ok() : ls_onnx_damaged(r, field.wrong);
 }
 
 const char *ls_onnx_string(ls_onnx_reader *r, const ls_proto_field *field) {
@@ -90,7 +87,7 @@ ls_status ls_onnx_add_numbers(ls_onnx_reader *r, const ls_proto_field *field,
     *number = (int64_t)field->value;
     return ls_ok();
   }
-  ls_proto_input in = {field->at, field->at + field->value};
+  ls_proto_input in = ls_proto_message(field);
   while (in.at < in.end) {
     uint64_t bits = 0;
     if (!ls_proto_read_varint(&in, &bits))

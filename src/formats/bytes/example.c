@@ -31,16 +31,16 @@ static ls_status report_damage(const message *in, const unsigned char *at,
                    (long long)(in->place->offset + (at - in->data)));
 }
 
-static inline ls_status next_field(message *in, ls_proto_field *out) {
-  const unsigned char *start = in->left.at;
-  const char *fault = ls_proto_read_field(&in->left, out);
-  return fault == NULL ? ls_ok() : report_damage(in, start, fault);
+// Ends reading fields: the last one may be damaged.
+static ls_status end_fields(const message *in, const ls_proto_field *last) {
+  return last->wrong == NULL ? ls_ok()
+                             : report_damage(in, last->begin, last->wrong);
 }
 
 // Returns the message, or bytes, in a field.
 static message example_message_in(const message *outer,
                                   const ls_proto_field *found) {
-  return (message){.left = {found->at, found->at + found->value},
+  return (message){.left = ls_proto_message(found),
                    .place = outer->place,
                    .data = outer->data};
 }
@@ -48,18 +48,17 @@ static message example_message_in(const message *outer,
 // ---- Features --------------------------------------------------------------
 static ls_status read_feature(message in, ls_feature *out) {
   *out = (ls_feature){0};
-  while (in.left.at < in.left.end) {
-    const unsigned char *start = in.left.at;
-    ls_proto_field found = {0};
-    LS_RETURN_IF_ERROR(next_field(&in, &found));
+  ls_proto_field found = {0};
+  while (ls_proto_next(&in.left, &found)) {
     if (found.number > 3 || found.type != LS_PROTO_BYTES) continue;
     if ((uint32_t)out->kind == found.number)
-      return report_damage(&in, start, "a feature has two lists of one kind");
+      return report_damage(&in, found.begin,
+                           "a feature has two lists of one kind");
     *out = (ls_feature){.kind = (ls_feature_kind)found.number,
                         .list = found.at,
                         .size = (size_t)found.value};
   }
-  return ls_ok();
+  return end_fields(&in, &found);
 }
 
 // Reads a map's entry: the name, and the feature's message.
@@ -67,19 +66,17 @@ static ls_status read_map_entry(message in, ls_bytes *out_name,
                                 message *out_feature) {
   *out_name = (ls_bytes){.data = ""};
   *out_feature = (message){.place = in.place, .data = in.data};
-  while (in.left.at < in.left.end) {
-    const unsigned char *start = in.left.at;
-    ls_proto_field found = {0};
-    LS_RETURN_IF_ERROR(next_field(&in, &found));
+  ls_proto_field found = {0};
+  while (ls_proto_next(&in.left, &found)) {
     if (found.type != LS_PROTO_BYTES) continue;
     if (found.number == 1)
       *out_name = (ls_bytes){(const char *)found.at, (size_t)found.value};
     if (found.number != 2) continue;
     if (out_feature->left.at != NULL)
-      return report_damage(&in, start, "an entry has two features");
+      return report_damage(&in, found.begin, "an entry has two features");
     *out_feature = example_message_in(&in, &found);
   }
-  return ls_ok();
+  return end_fields(&in, &found);
 }
 
 typedef ls_status (*entry_function)(void *user, ls_bytes name, message feature);
@@ -90,13 +87,11 @@ static ls_status visit_entries(const ls_record_place *place, const void *data,
   message example = {.left = {data, (const unsigned char *)data + size},
                      .place = place,
                      .data = data};
-  while (example.left.at < example.left.end) {
-    ls_proto_field found = {0};
-    LS_RETURN_IF_ERROR(next_field(&example, &found));
-    if (found.number != 1 || found.type != LS_PROTO_BYTES) continue;
-    message features = example_message_in(&example, &found);
-    while (features.left.at < features.left.end) {
-      LS_RETURN_IF_ERROR(next_field(&features, &found));
+  ls_proto_field outer = {0}, found = {0};
+  while (ls_proto_next(&example.left, &outer)) {
+    if (outer.number != 1 || outer.type != LS_PROTO_BYTES) continue;
+    message features = example_message_in(&example, &outer);
+    while (ls_proto_next(&features.left, &found)) {
       if (found.number != 1 || found.type != LS_PROTO_BYTES) continue;
       ls_bytes name;
       message feature;
@@ -104,8 +99,9 @@ static ls_status visit_entries(const ls_record_place *place, const void *data,
                                         &name, &feature));
       LS_RETURN_IF_ERROR(found_entry(user, name, feature));
     }
+    LS_RETURN_IF_ERROR(end_fields(&features, &found));
   }
-  return ls_ok();
+  return end_fields(&example, &outer);
 }
 
 typedef struct finding {
@@ -178,15 +174,14 @@ ls_status ls_feature_bytes(const ls_feature_place *place,
   message in;
   *out_count = 0;
   LS_RETURN_IF_ERROR(open_list(place, feature, LS_FEATURE_BYTES, &in));
-  while (in.left.at < in.left.end) {
-    ls_proto_field found = {0};
-    LS_RETURN_IF_ERROR(next_field(&in, &found));
+  ls_proto_field found = {0};
+  while (ls_proto_next(&in.left, &found)) {
     if (found.number != 1 || found.type != LS_PROTO_BYTES) continue;
     if (*out_count < room)
       out[*out_count] = (ls_bytes){(const char *)found.at, (size_t)found.value};
     ++*out_count;
   }
-  return ls_ok();
+  return end_fields(&in, &found);
 }
 
 // Packed floats have the layout of a little-endian machine's.
@@ -206,10 +201,8 @@ ls_status ls_feature_floats(const ls_feature_place *place,
   message in;
   *out_count = 0;
   LS_RETURN_IF_ERROR(open_list(place, feature, LS_FEATURE_FLOATS, &in));
-  while (in.left.at < in.left.end) {
-    const unsigned char *start = in.left.at;
-    ls_proto_field found = {0};
-    LS_RETURN_IF_ERROR(next_field(&in, &found));
+  ls_proto_field found = {0};
+  while (ls_proto_next(&in.left, &found)) {
     if (found.number != 1) continue;
     if (found.type == LS_PROTO_BYTES && found.value % 4 == 0) {
       copy_floats(&found, out, room, out_count);
@@ -218,10 +211,10 @@ ls_status ls_feature_floats(const ls_feature_place *place,
       if (*out_count < room) memcpy(out + *out_count, &bits, 4);
       ++*out_count;
     } else {
-      return report_damage(&in, start, "a float has another size");
+      return report_damage(&in, found.begin, "a float has another size");
     }
   }
-  return ls_ok();
+  return end_fields(&in, &found);
 }
 
 ls_status ls_feature_ints(const ls_feature_place *place,
@@ -230,10 +223,8 @@ ls_status ls_feature_ints(const ls_feature_place *place,
   message in;
   *out_count = 0;
   LS_RETURN_IF_ERROR(open_list(place, feature, LS_FEATURE_INTS, &in));
-  while (in.left.at < in.left.end) {
-    const unsigned char *start = in.left.at;
-    ls_proto_field found = {0};
-    LS_RETURN_IF_ERROR(next_field(&in, &found));
+  ls_proto_field found = {0};
+  while (ls_proto_next(&in.left, &found)) {
     if (found.number != 1) continue;
     if (found.type == LS_PROTO_VARINT) {
       if (*out_count < room) out[*out_count] = (int64_t)found.value;
@@ -241,18 +232,18 @@ ls_status ls_feature_ints(const ls_feature_place *place,
       continue;
     }
     if (found.type != LS_PROTO_BYTES)
-      return report_damage(&in, start, "an integer is written otherwise");
-    for (message packed = example_message_in(&in, &found);
-         packed.left.at < packed.left.end;) {
+      return report_damage(&in, found.begin, "an integer is written otherwise");
+    for (ls_proto_input packed = ls_proto_message(&found);
+         packed.at < packed.end;) {
       uint64_t value = 0;
-      start = packed.left.at;
-      if (!ls_proto_read_varint(&packed.left, &value))
+      const unsigned char *start = packed.at;
+      if (!ls_proto_read_varint(&packed, &value))
         return report_damage(&in, start, "a number is cut off or too long");
       if (*out_count < room) out[*out_count] = (int64_t)value;
       ++*out_count;
     }
   }
-  return ls_ok();
+  return end_fields(&in, &found);
 }
 
 // ---- Writing ---------------------------------------------------------------

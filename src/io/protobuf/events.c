@@ -203,10 +203,6 @@ void ls_events_add_tensor(ls_text *out, ls_event_time at, const char *tag,
 }
 
 // ---- Values of serialized summaries ----------------------------------------
-static ls_proto_input events_message_in(const ls_proto_field *field) {
-  return (ls_proto_input){field->at, field->at + field->value};
-}
-
 // Returns true if the field belongs to a value; `*out_shows`: it is the content
 // of the value.
 static bool is_of_value(const ls_proto_field *field, bool *out_shows) {
@@ -233,57 +229,52 @@ static bool is_of_value(const ls_proto_field *field, bool *out_shows) {
 // Returns true if the value has content.
 static bool has_content(ls_proto_input in) {
   bool shows = false;
-  while (in.at < in.end) {
-    ls_proto_field field = {0};
+  ls_proto_field field = {0};
+  while (ls_proto_next(&in, &field)) {
     bool does = false;
-    if (ls_proto_read_field(&in, &field) != NULL || !is_of_value(&field, &does))
-      return false;
+    if (!is_of_value(&field, &does)) return false;
     shows |= does;
   }
-  return shows;
+  return shows && field.wrong == NULL;
+}
+
+static bool field_is(const ls_proto_field *field, uint32_t number,
+                     ls_proto_type type) {
+  return field->number == number && field->type == type;
 }
 
 static size_t count_summary_values(ls_bytes summary) {
-  const unsigned char *data = (const unsigned char *)summary.data;
-  ls_proto_input in = {data, data + summary.size};
+  ls_proto_input in = ls_proto_message_of(summary);
+  ls_proto_field field = {0};
   size_t count = 0;
-  while (in.at < in.end) {
-    ls_proto_field field = {0};
-    if (ls_proto_read_field(&in, &field) != NULL ||
-        field.number != SUMMARY_VALUE || field.type != LS_PROTO_BYTES ||
-        !has_content(events_message_in(&field)))
+  for (; ls_proto_next(&in, &field); ++count)
+    if (!field_is(&field, SUMMARY_VALUE, LS_PROTO_BYTES) ||
+        !has_content(ls_proto_message(&field)))
       return 0;
-    ++count;
-  }
-  return count;
+  return field.wrong == NULL ? count : 0;
 }
 
 // Adds all fields of a value except its tag.
 static void add_rest(ls_text *out, ls_proto_input in) {
-  while (in.at < in.end) {
-    const unsigned char *began = in.at;
-    ls_proto_field field = {0};
-    if (ls_proto_read_field(&in, &field) != NULL) return;
+  ls_proto_field field = {0};
+  while (ls_proto_next(&in, &field))
     if (field.number != VALUE_TAG)
-      ls_text_append_bytes(out, began, (size_t)(in.at - began));
-  }
+      ls_text_append_bytes(out, field.begin, (size_t)(in.at - field.begin));
 }
 
 size_t ls_events_add_summary(ls_text *out, ls_event_time at, const char *tag,
                              int64_t first, ls_bytes summary) {
-  const unsigned char *data = (const unsigned char *)summary.data;
-  ls_proto_input in = {data, data + summary.size};
+  ls_proto_input in = ls_proto_message_of(summary);
+  ls_proto_field field = {0};
   const size_t count = count_summary_values(summary);
   if (count == 0) return 0;
   LS_OWN(ls_text, name) = {.allocator = out->allocator};
-  for (size_t i = 0; i < count; ++i) {
-    ls_proto_field field = {0};
-    if (ls_proto_read_field(&in, &field) != NULL) break;
+  for (size_t i = 0; ls_proto_next(&in, &field); ++i) {
     ls_text_clear(&name);
     ls_text_append_format(&name, "%s/%lld", tag,
                           (long long)first + (long long)i);
     const value made = begin_value(out, at, ls_text_data(&name));
-    add_rest(out, events_message_in(&field));
+    add_rest(out, ls_proto_message(&field));
     end_value(out, made);
     out->failed |= name.failed;
   }
@@ -305,11 +296,6 @@ typedef struct visit {
   const ls_events_visitor *visitor;  // NULL in the first pass.
 } visit;
 
-static bool field_is(const ls_proto_field *field, uint32_t number,
-                     ls_proto_type type) {
-  return field->number == number && field->type == type;
-}
-
 static double field_number(uint64_t bits) {
   double number;
   memcpy(&number, &bits, sizeof(number));
@@ -327,10 +313,8 @@ static const char *read_summary_value(const visit *self, ls_proto_input in) {
   ls_bytes tag = {"", 0};
   double scalar = 0;
   bool has_scalar = false;
-  while (in.at < in.end) {
-    ls_proto_field field = {0};
-    const char *wrong = ls_proto_read_field(&in, &field);
-    if (wrong != NULL) return wrong;
+  ls_proto_field field = {0};
+  while (ls_proto_next(&in, &field)) {
     if (field_is(&field, VALUE_TAG, LS_PROTO_BYTES))
       tag = (ls_bytes){(const char *)field.at, (size_t)field.value};
     if (field_is(&field, VALUE_SCALAR, LS_PROTO_FIXED_32)) {
@@ -338,57 +322,51 @@ static const char *read_summary_value(const visit *self, ls_proto_input in) {
       has_scalar = true;
     }
   }
-  if (has_scalar && self->visitor != NULL)
+  if (field.wrong == NULL && has_scalar && self->visitor != NULL)
     self->visitor->scalar(self->visitor->user, self->at, tag, scalar);
-  return NULL;
+  return field.wrong;
 }
 
 static const char *read_summary(const visit *self, ls_proto_input in) {
-  while (in.at < in.end) {
-    ls_proto_field field = {0};
-    const char *wrong = ls_proto_read_field(&in, &field);
-    if (wrong == NULL && field_is(&field, SUMMARY_VALUE, LS_PROTO_BYTES))
-      wrong = read_summary_value(self, events_message_in(&field));
+  ls_proto_field field = {0};
+  while (ls_proto_next(&in, &field)) {
+    if (!field_is(&field, SUMMARY_VALUE, LS_PROTO_BYTES)) continue;
+    const char *wrong = read_summary_value(self, ls_proto_message(&field));
     if (wrong != NULL) return wrong;
   }
-  return NULL;
+  return field.wrong;
 }
 
 static const char *read_session(const visit *self, ls_proto_input in) {
-  while (in.at < in.end) {
-    ls_proto_field field = {0};
-    const char *wrong = ls_proto_read_field(&in, &field);
-    if (wrong != NULL) return wrong;
+  ls_proto_field field = {0};
+  while (ls_proto_next(&in, &field))
     if (self->visitor != NULL &&
         field_is(&field, SESSION_STATUS, LS_PROTO_VARINT) &&
         field.value == SESSION_START)
       self->visitor->start(self->visitor->user, self->at);
-  }
-  return NULL;
+  return field.wrong;
 }
 
 // The first pass finds the time, which may follow the contents.
 static const char *read_event(visit *self, ls_proto_input in) {
-  while (in.at < in.end) {
-    ls_proto_field field = {0};
-    const char *wrong = ls_proto_read_field(&in, &field);
-    if (wrong != NULL) return wrong;
+  ls_proto_field field = {0};
+  while (ls_proto_next(&in, &field)) {
+    const char *wrong = NULL;
     if (field_is(&field, EVENT_SECONDS, LS_PROTO_FIXED_64))
       self->at.seconds = field_number(field.value);
     if (field_is(&field, EVENT_STEP, LS_PROTO_VARINT))
       self->at.step = (int64_t)field.value;
     if (field_is(&field, EVENT_SUMMARY, LS_PROTO_BYTES))
-      wrong = read_summary(self, events_message_in(&field));
+      wrong = read_summary(self, ls_proto_message(&field));
     if (field_is(&field, EVENT_SESSION, LS_PROTO_BYTES))
-      wrong = read_session(self, events_message_in(&field));
+      wrong = read_session(self, ls_proto_message(&field));
     if (wrong != NULL) return wrong;
   }
-  return NULL;
+  return field.wrong;
 }
 
 const char *ls_events_visit(ls_bytes record, const ls_events_visitor *visitor) {
-  const unsigned char *data = (const unsigned char *)record.data;
-  const ls_proto_input in = {data, data + record.size};
+  const ls_proto_input in = ls_proto_message_of(record);
   visit self = {.visitor = NULL};
   const char *wrong = read_event(&self, in);
   if (wrong != NULL) return wrong;

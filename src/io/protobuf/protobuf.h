@@ -31,9 +31,20 @@ typedef struct ls_proto_input {
 typedef struct ls_proto_field {
   uint32_t number;
   ls_proto_type type;
-  uint64_t value;           // Value of a varint or a fixed-size number.
-  const unsigned char *at;  // Address of bytes, whose number is `value`.
+  uint64_t value;              // Value of a varint or a fixed-size number.
+  const unsigned char *at;     // Address of bytes, whose number is `value`.
+  const unsigned char *begin;  // Address of the field.
+  const char *wrong;           // Fault of the field, a static text, or NULL.
 } ls_proto_field;
+
+// Return the message in a field, or in bytes.
+static inline ls_proto_input ls_proto_message(const ls_proto_field *field) {
+  return (ls_proto_input){field->at, field->at + field->value};
+}
+static inline ls_proto_input ls_proto_message_of(ls_bytes bytes) {
+  const unsigned char *data = (const unsigned char *)bytes.data;
+  return (ls_proto_input){data, data + bytes.size};
+}
 
 // Reads a varint; returns false if it is cut off or longer than 10 bytes.
 static inline bool ls_proto_read_varint(ls_proto_input *in, uint64_t *out) {
@@ -89,6 +100,14 @@ static inline const char *ls_proto_read_field(ls_proto_input *in,
   default:
     return "a field has an unknown wire type";
   }
+}
+
+// Reads the next field; returns false at the message's end and at a fault.
+static inline bool ls_proto_next(ls_proto_input *in, ls_proto_field *out) {
+  if (in->at >= in->end) return false;
+  out->begin = in->at;
+  out->wrong = ls_proto_read_field(in, out);
+  return out->wrong == NULL;
 }
 
 // ---- Writing ---------------------------------------------------------------

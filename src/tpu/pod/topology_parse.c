@@ -51,7 +51,7 @@ static ls_status topology_parse_read_numbers(proto *in,
     return add_number(in, list, field->value) ? ls_ok() : ls_out_of_memory();
   if (field->type != LS_PROTO_BYTES)
     return wrong_field(field, name, "list of integers");
-  ls_proto_input packed = {field->at, field->at + field->value};
+  ls_proto_input packed = ls_proto_message(field);
   while (packed.at < packed.end) {
     uint64_t value = 0;
     if (!ls_proto_read_varint(&packed, &value))
@@ -141,19 +141,14 @@ static ls_status topology_parse_make(const proto *in, const void *bytes,
 }
 
 static ls_status read_fields(proto *in, const void *bytes, size_t size) {
-  const unsigned char *data = bytes;
-  ls_proto_input rest = {data, data + size};
-  while (rest.at < rest.end) {
-    ls_proto_field field = {0};
-    const long long start = rest.at - data;
-    const char *fault = ls_proto_read_field(&rest, &field);
-    if (fault != NULL)
-      return ls_invalid_argument(
-          "topology: %s at byte %lld: it is no serialized TopologyProto", fault,
-          start);
+  ls_proto_input rest = ls_proto_message_of((ls_bytes){bytes, size});
+  ls_proto_field field = {0};
+  while (ls_proto_next(&rest, &field))
     LS_RETURN_IF_ERROR(read_field(in, &field));
-  }
-  return ls_ok();
+  if (field.wrong == NULL) return ls_ok();
+  return ls_invalid_argument(
+      "topology: %s at byte %lld: it is no serialized TopologyProto",
+      field.wrong, (long long)(field.begin - (const unsigned char *)bytes));
 }
 
 ls_status ls_topology_parse(const void *bytes, size_t size,
