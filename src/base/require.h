@@ -15,9 +15,24 @@
 LS_PRIVATE_API ls_status ls_null_argument(const char *function,
                                           const char *argument);
 
-#define LS_REQUIRE(argument)                                                   \
+// Requires one to three arguments, in their order.
+#define LS_REQUIRE(...)                                                        \
+  LS_REQUIRE_4TH_(__VA_ARGS__, LS_REQUIRE_3_, LS_REQUIRE_2_, LS_REQUIRE_1_, 0) \
+  (__VA_ARGS__)
+#define LS_REQUIRE_4TH_(a, b, c, macro, ...) macro
+#define LS_REQUIRE_1_(argument)                                                \
   do {                                                                         \
     if ((argument) == NULL) return ls_null_argument(__func__, #argument);      \
+  } while (0)
+#define LS_REQUIRE_2_(a, b)                                                    \
+  do {                                                                         \
+    LS_REQUIRE_1_(a);                                                          \
+    LS_REQUIRE_1_(b);                                                          \
+  } while (0)
+#define LS_REQUIRE_3_(a, b, c)                                                 \
+  do {                                                                         \
+    LS_REQUIRE_2_(a, b);                                                       \
+    LS_REQUIRE_1_(c);                                                          \
   } while (0)
 // Requires a list, which may be NULL if it is empty.
 #define LS_REQUIRE_ITEMS(items, count)                                         \

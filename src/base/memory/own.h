@@ -58,6 +58,13 @@
     memset(ls_given_from, 0, sizeof(*ls_given_from));                          \
     ls_given;                                                                  \
   })
+// Gives the value to `*out` and returns OK: the end of a function that has made
+// it.
+#define ls_hand_over(place, out)                                               \
+  __extension__({                                                              \
+    *(out) = ls_give(place);                                                   \
+    ls_ok();                                                                   \
+  })
 
 // ---- Memory of an allocator ------------------------------------------------
 // Declares `Type *name`, one zeroed Type that nobody owns yet.
