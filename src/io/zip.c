@@ -216,20 +216,13 @@ ls_status ls_zip_open(const ls_file *file, ls_allocator *allocator,
   LS_RETURN_IF_ERROR(
       ls_file_read(file, (int64_t)end.offset, data, (size_t)end.size));
   LS_RETURN_IF_ERROR(read_directory(&zip, &end, data));
-  *out_zip = ls_give(&zip);
-  return ls_ok();
+  return ls_hand_over(&zip, out_zip);
 }
 
 void ls_zip_close(ls_zip *zip) {
   ls_release(zip->allocator, zip->entries);
   ls_release(zip->allocator, zip->names);
   *zip = (ls_zip){0};
-}
-
-const ls_zip_entry *ls_zip_find(const ls_zip *zip, const char *name) {
-  for (size_t i = zip->count; i-- > 0;)
-    if (strcmp(zip->entries[i].name, name) == 0) return &zip->entries[i];
-  return NULL;
 }
 
 // ---- Members ---------------------------------------------------------------
@@ -299,8 +292,7 @@ static ls_status read_member(const ls_zip *zip, const ls_zip_entry *entry,
                      "%lld bytes make %08x",
                      zip->file->path, entry->name, (unsigned)entry->crc,
                      (long long)entry->size, (unsigned)crc);
-  *out_data = ls_give(&data);
-  return ls_ok();
+  return ls_hand_over(&data, out_data);
 }
 
 ls_status ls_zip_read(const ls_zip *zip, const ls_zip_entry *entry,

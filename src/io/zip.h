@@ -36,9 +36,7 @@ LS_PRIVATE_API LS_MUST_USE ls_status ls_zip_open(const ls_file *file,
                                                  ls_allocator *allocator,
                                                  ls_zip *out_zip);
 LS_PRIVATE_API void ls_zip_close(ls_zip *zip);
-// Finds an entry by name, the last one of a repeated name; NULL: there is none.
 LS_OWNED_STRUCT(ls_zip, ls_zip_close)
-const ls_zip_entry *ls_zip_find(const ls_zip *zip, const char *name);
 
 // Finds the position of a member's bytes in the file, `packed_size` of them.
 LS_PRIVATE_API LS_MUST_USE ls_status ls_zip_locate(const ls_zip *zip,

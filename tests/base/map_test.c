@@ -65,7 +65,7 @@ TEST(a_map_does_what_a_plain_list_does) {
     const uintptr_t old = at < wanted.count ? wanted.values[at] : 0;
     assert_int_equal((uintptr_t)ls_map_find_text(&map, key), old);
     if (bits[2] % 3 == 0) {
-      assert_int_equal((uintptr_t)ls_map_remove_text(&map, key), old);
+      assert_int_equal((uintptr_t)ls_map_remove(&map, key, strlen(key)), old);
       model_remove(&wanted, key);
     } else {
       const uintptr_t value = (uintptr_t)step + 1;
@@ -116,7 +116,7 @@ TEST(clearing_empties_a_map_that_goes_on) {
   ls_map map;
   ls_map_init(&map, ls_allocator_system());
   int value = 0;
-  assert_null(ls_map_remove_text(&map, "nothing"));
+  assert_null(ls_map_remove(&map, "nothing", 7));
   assert_true(ls_map_insert_text(&map, "a key of more than 16", &value));
   ls_map_clear(&map);
   assert_int_equal(ls_map_count(&map), 0);
@@ -177,8 +177,8 @@ TEST(large_hashes_depend_on_each_bit) {
     assert_int_not_equal(before, ls_hash_large(NULL, size + 1));
     for (size_t bit = 0; bit < size * 8; ++bit, ++changes) {
       bytes[bit / 8] = (unsigned char)(1 << bit % 8);
-      moved += (unsigned)__builtin_popcountll(before ^
-                                              ls_hash_large(bytes, size));
+      moved +=
+          (unsigned)__builtin_popcountll(before ^ ls_hash_large(bytes, size));
       bytes[bit / 8] = 0;
     }
   }

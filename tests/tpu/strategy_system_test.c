@@ -107,7 +107,7 @@ TEST(the_system_is_asked_once_and_not_initialized) {
   assert_false(ls_pod_is_initialized(pod));
 }
 
-TEST(it_can_initialize_its_own_system) {
+TEST(its_resolver_initializes_its_system) {
   LS_SPEC("T30");
   LS_OWN(counted, c) = counted_begin(1);
   ls_tpu_resolver *resolver = NULL;
@@ -116,7 +116,8 @@ TEST(it_can_initialize_its_own_system) {
   LS_OWN(ls_strategy, strategy) = create(resolver, NULL);
   size_t size = 0;
   assert_null(ls_tpu_resolver_hardware(resolver, &size));
-  expect_ok(ls_tpu_strategy_initialize_system(strategy));
+  LS_OWN(ls_topology, topology) = NULL;
+  expect_ok(ls_tpu_initialize(ls_tpu_strategy_resolver(strategy), &topology));
   assert_non_null(ls_tpu_resolver_hardware(resolver, &size));
   ls_pod *pod = NULL;
   expect_ok(ls_tpu_pod(resolver, &pod));
@@ -133,8 +134,6 @@ TEST(it_can_initialize_its_own_system) {
   ls_device_name name;
   assert_null(ls_tpu_strategy_resolver(strategy));
   assert_null(ls_tpu_strategy_metadata(strategy));
-  expect_status(ls_tpu_strategy_initialize_system(strategy),
-                LS_INVALID_ARGUMENT, "no TPU strategy");
   expect_status(ls_tpu_strategy_device(strategy, 0, 0, &name),
                 LS_INVALID_ARGUMENT, "no TPU strategy");
 }

@@ -76,9 +76,6 @@ LS_MUST_USE static inline bool ls_map_insert_text(ls_map *map, const char *key,
                                                   void *value) {
   return ls_map_insert(map, key, strlen(key), value);
 }
-static inline void *ls_map_remove_text(ls_map *map, const char *key) {
-  return ls_map_remove(map, key, strlen(key));
-}
 
 // Hashes bytes: fast, well distributed, equal in every process, not safe
 // against attackers. `seed` chains pieces: the hash of the previous piece.

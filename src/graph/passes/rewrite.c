@@ -284,24 +284,6 @@ ls_status ls_rewrite_keep_outputs(ls_rewrite *r, ls_node *node,
   return ls_ok();
 }
 
-void ls_rewrite_replace(ls_rewrite *r, uint64_t from, uint64_t to) {
-  const uint64_t id = ls_ref_id(from);
-  for (uint32_t use = r->nodes[id].first, next; use != 0; use = next) {
-    const ls_node_use *node_use = &r->uses[use];
-    next = node_use->behind;
-    if (node_use->user->inputs[node_use->input] == from)
-      ls_rewrite_set_input(r, node_use->user, node_use->input, to);
-  }
-  if (r->nodes[id].num_leaving == 0) return;
-  for (size_t i = 0; i < r->graph->num_results; ++i) {
-    if (r->graph->results[i] != from) continue;
-    r->graph->results[i] = to;
-    --r->nodes[id].num_leaving;
-    ++r->nodes[ls_ref_id(to)].num_leaving;
-    r->changed = true;
-  }
-}
-
 ls_status ls_rewrite_insert(ls_rewrite *r, ls_node *before,
                             const ls_op_spec *spec, const uint64_t *inputs,
                             ls_type output, ls_node **out_node) {

@@ -82,8 +82,6 @@ ls_status ls_rewrite_add_output(ls_rewrite *r, ls_node *node, uint32_t output,
 // Drops the results whose flag is not set; they must be unused.
 ls_status ls_rewrite_keep_outputs(ls_rewrite *r, ls_node *node,
                                   const bool *kept);
-// Makes all users of value `from` use `to`.
-void ls_rewrite_replace(ls_rewrite *r, uint64_t from, uint64_t to);
 // Inserts a node with one result before the node `before`; it gets the source
 // position and replicas of `before`.
 ls_status ls_rewrite_insert(ls_rewrite *r, ls_node *before,

@@ -182,8 +182,7 @@ static ls_status tpu_strategy_make(const ls_tpu_options *options,
   ls_tpu_strategy *self = ls_tpu_strategy_of(strategy);
   self->steps_per_run = steps_per_run;
   LS_RETURN_IF_ERROR(strategy_place(self, options->name));
-  *out_strategy = ls_give(&strategy);
-  return ls_ok();
+  return ls_hand_over(&strategy, out_strategy);
 }
 
 // ---- API variants -----------------------------------------------------------
@@ -232,8 +231,7 @@ static ls_status flavours_create(const ls_tpu_options *options,
                                        flavour, steps_per_run, &made));
   made->is_v1 = flavour == &v1;
   LS_RETURN_IF_ERROR(publish_kind(made, flavour));
-  *out_strategy = ls_give(&made);
-  return ls_ok();
+  return ls_hand_over(&made, out_strategy);
 }
 
 ls_status ls_tpu_strategy_create(const ls_tpu_options *options,
@@ -404,16 +402,6 @@ int32_t ls_tpu_strategy_num_replicas_per_host(const ls_strategy *strategy) {
   if (self->cores.assignment == NULL) return cores;
   const int32_t fit = cores / self->cores.assignment->cores_per_replica;
   return fit < strategy->num_replicas ? fit : strategy->num_replicas;
-}
-
-ls_status ls_tpu_strategy_initialize_system(ls_strategy *strategy) {
-  const ls_tpu_strategy *self = ls_tpu_strategy_of(strategy);
-  if (self == NULL)
-    return ls_invalid_argument("%s is no TPU strategy: it has no TPU system",
-                               strategy->label);
-  LS_OWN(ls_topology, topology) = NULL;
-  LS_RETURN_IF_ERROR(ls_tpu_initialize(self->resolver, &topology));
-  return ls_ok();
 }
 
 // ---- Its class -------------------------------------------------------------

@@ -65,8 +65,6 @@ static inline ls_tpu_strategy *ls_tpu_strategy_of(const ls_strategy *strategy) {
 //   LS_NOT_FOUND  the replica's device is not a core, or does not exist
 LS_MUST_USE ls_status ls_strategy_core(const ls_strategy *strategy,
                                        int32_t replica, ls_core **out_core);
-// Initializes the system of the strategy's resolver.
-LS_MUST_USE ls_status ls_tpu_strategy_initialize_system(ls_strategy *strategy);
 
 // Functions of the class of TPU strategies that differ from those of mirrored
 // strategies.
