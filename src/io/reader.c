@@ -21,8 +21,7 @@ ls_status ls_reader_open(const ls_file *file, ls_allocator *allocator,
     reader.packed = ls_allocate(allocator, PACKED_CHUNK);
     LS_RETURN_IF_NO_MEMORY(reader.packed);
   }
-  *out_reader = ls_give(&reader);
-  return ls_ok();
+  return ls_hand_over(&reader, out_reader);
 }
 
 void ls_reader_close(ls_reader *reader) {

@@ -333,8 +333,7 @@ ls_status ls_safetensors_open(ls_runtime *runtime, const char *path,
   LS_RETURN_IF_NO_MEMORY(file.path);
   LS_RETURN_IF_ERROR(files->open(files->user, path, &file.handle, &info));
   LS_RETURN_IF_ERROR(read_file_header(&file, info.size));
-  *out_file = ls_give(&file);
-  return ls_ok();
+  return ls_hand_over(&file, out_file);
 }
 
 void ls_safetensors_close(ls_safetensors_file *file) {

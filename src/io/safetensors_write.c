@@ -189,8 +189,7 @@ ls_status ls_safetensors_create(ls_runtime *runtime, const char *path,
   LS_RETURN_IF_ERROR(ls_safetensors_lay_out(&self->header, entries, num_entries,
                                             notes, num_notes, true, &size));
   LS_RETURN_IF_ERROR(files->create(files->user, path, false, &self->file));
-  *out_writer = ls_give(&self);
-  return ls_ok();
+  return ls_hand_over(&self, out_writer);
 }
 
 // Writes in pieces, so that a piece is in a cache for its checksum.

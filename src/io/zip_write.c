@@ -27,8 +27,7 @@ ls_status ls_zip_writer_open(ls_runtime *runtime, const char *path,
   writer->allocator = allocator;
   ls_text_init(&writer->directory, allocator);
   LS_RETURN_IF_ERROR(ls_file_writer_begin(&writer->file, runtime, path));
-  *out_writer = ls_give(&writer);
-  return ls_ok();
+  return ls_hand_over(&writer, out_writer);
 }
 
 // ---- Records ---------------------------------------------------------------

@@ -162,10 +162,10 @@ static ls_status open_list(const ls_feature_place *place,
     return ls_ok();
   }
   return ls_invalid_argument(
-      "'%s' record %lld at byte %lld: feature '%.*s' has %s, expected %s",
-      place->record->file, (long long)place->record->record,
-      (long long)place->record->offset, (int)place->name.size, place->name.data,
-      ls_feature_kind_name(feature->kind), ls_feature_kind_name(wanted));
+      LS_RECORD_FORMAT ": feature '%.*s' has %s, expected %s",
+      LS_RECORD_ARGUMENTS(place->record), (int)place->name.size,
+      place->name.data, ls_feature_kind_name(feature->kind),
+      ls_feature_kind_name(wanted));
 }
 
 ls_status ls_feature_bytes(const ls_feature_place *place,

@@ -47,8 +47,7 @@ ls_status ls_tfrecord_output_open(ls_runtime *runtime, const char *path,
   writer->allocator = allocator;
   writer->size = 0;
   LS_RETURN_IF_ERROR(ls_file_writer_begin(&writer->file, runtime, path));
-  *out_writer = ls_give(&writer);
-  return ls_ok();
+  return ls_hand_over(&writer, out_writer);
 }
 
 static ls_status append_bytes(ls_tfrecord_output *writer, const void *data,

@@ -207,8 +207,7 @@ static ls_status make_value(const csv_column *column, const ls_record_at *at,
       ls_array_create_unwritten(column->dtype, LS_SCALAR, &value));
   LS_RETURN_IF_ERROR(
       read_field(column, at, field, ls_array_mutable_data(value)));
-  *out = ls_give(&value);
-  return ls_ok();
+  return ls_hand_over(&value, out);
 }
 
 static ls_status make_csv(const ls_record_decoder *decoder, ls_fetch *fetch,

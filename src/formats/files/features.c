@@ -135,8 +135,7 @@ ls_status ls_features_create(const ls_tfrecord_feature *features, size_t count,
   LS_RETURN_IF_NO_MEMORY(self->names);
   LS_RETURN_IF_NO_MEMORY(self->keys);
   LS_RETURN_IF_ERROR(features_fill(self, features));
-  *out = ls_give(&self);
-  return ls_ok();
+  return ls_hand_over(&self, out);
 }
 
 void ls_features_destroy(ls_features *features) {
@@ -163,7 +162,8 @@ void ls_features_describe(const ls_features *features, ls_text *text) {
     const ls_tfrecord_feature *wanted = &features->items[i].wanted;
     ls_text_append_format(text, ", %s=%s", wanted->name,
                           LS_SHAPE_TEXT(wanted->dtype, wanted->shape));
-    if (wanted->optional) ls_text_append_format(text, "|%.17g", wanted->missing);
+    if (wanted->optional)
+      ls_text_append_format(text, "|%.17g", wanted->missing);
   }
 }
 
@@ -171,11 +171,11 @@ void ls_features_describe(const ls_features *features, ls_text *text) {
 static ls_status wrong(const feature *self, const ls_record_place *place,
                        const char *noun, long long found, long long wanted) {
   return ls_invalid_argument(
-      "'%s' record %lld at byte %lld: feature '%s', read as %s, has %lld %s, "
-      "expected %lld",
-      place->file, (long long)place->record, (long long)place->offset,
-      self->wanted.name, LS_SHAPE_TEXT(self->wanted.dtype, self->wanted.shape),
-      found, noun, wanted);
+      LS_RECORD_FORMAT ": feature '%s', read as %s, has %lld %s, "
+                       "expected %lld",
+      LS_RECORD_ARGUMENTS(place), self->wanted.name,
+      LS_SHAPE_TEXT(self->wanted.dtype, self->wanted.shape), found, noun,
+      wanted);
 }
 
 static void store_float(ls_dtype dtype, float value, void *to) {
@@ -253,10 +253,9 @@ static ls_status read_integers(const reading *in, size_t count, char *to,
   for (size_t i = 0; i < count && i < *values; ++i) {
     if (store_integer(dtype, room[i], to + i * ls_dtype_size(dtype))) continue;
     return ls_invalid_argument(
-        "'%s' record %lld at byte %lld: feature '%s' has %lld, which is no %s",
-        in->place->file, (long long)in->place->record,
-        (long long)in->place->offset, in->self->wanted.name, (long long)room[i],
-        ls_dtype_name(dtype));
+        LS_RECORD_FORMAT ": feature '%s' has %lld, which is no %s",
+        LS_RECORD_ARGUMENTS(in->place), in->self->wanted.name,
+        (long long)room[i], ls_dtype_name(dtype));
   }
   return ls_ok();
 }

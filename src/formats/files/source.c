@@ -23,8 +23,7 @@ ls_status ls_source_file_open(const char *path, ls_file_pool *pool,
   ls_offsets_init(&self->offsets, allocator);
   LS_RETURN_IF_ERROR(
       ls_file_open_in(pool, ls_runtime_current(), path, &self->file));
-  *out_file = ls_give(&self);
-  return ls_ok();
+  return ls_hand_over(&self, out_file);
 }
 
 static ls_status no_memory(size_t size, const ls_file *file) {
@@ -451,8 +450,7 @@ static ls_status open_file(const char *path, const ls_record_decoder *decoder,
   LS_RETURN_IF_ERROR(find_records(decoder, file));
   if (decoder->format->check != NULL)
     LS_RETURN_IF_ERROR(decoder->format->check(decoder, file));
-  *out_file = ls_give(&file);
-  return ls_ok();
+  return ls_hand_over(&file, out_file);
 }
 
 // Opens the files that paths name. The caller owns the opened ones, also after

@@ -31,8 +31,7 @@ static ls_status write_npy(const char *path, const ls_array *array) {
 }
 
 ls_status ls_npy_write(const char *path, const ls_array *array) {
-  LS_REQUIRE(path);
-  LS_REQUIRE(array);
+  LS_REQUIRE(path, array);
   return ls_status_annotate(write_npy(path, array), "while writing '%s'", path);
 }
 

@@ -68,8 +68,7 @@ static ls_status cut_part(const ls_resize_options *part, ls_raster *raster) {
 
 ls_status ls_resize_image(const ls_array *image,
                           const ls_resize_options *options, ls_array *out) {
-  LS_REQUIRE(image);
-  LS_REQUIRE(out);
+  LS_REQUIRE(image, out);
   LS_RETURN_IF_ERROR(frame_check_pair(__func__, image, out));
   LS_RETURN_IF_ERROR(check_other(__func__, image, out));
   const ls_resize_options given =
@@ -122,8 +121,7 @@ static void fill_all(ls_array *out, double fill) {
 
 ls_status ls_crop_image(const ls_array *image, const ls_crop_options *options,
                         ls_array *out) {
-  LS_REQUIRE(image);
-  LS_REQUIRE(out);
+  LS_REQUIRE(image, out);
   LS_RETURN_IF_ERROR(frame_check_pair(__func__, image, out));
   LS_RETURN_IF_ERROR(check_other(__func__, image, out));
   if (ls_array_size(out) == 0) return ls_ok();
@@ -162,8 +160,7 @@ flip_row(const unsigned char *from, size_t width, size_t pixel,
 }
 
 ls_status ls_flip_image(const ls_array *image, ls_array *out) {
-  LS_REQUIRE(image);
-  LS_REQUIRE(out);
+  LS_REQUIRE(image, out);
   LS_RETURN_IF_ERROR(frame_check_pair(__func__, image, out));
   if (!ls_shape_equal(ls_array_shape(image), ls_array_shape(out))) {
     return ls_invalid_argument(

@@ -159,8 +159,7 @@ ls_status ls_decode_image(const void *bytes, size_t size,
   LS_RETURN_IF_ERROR(ls_array_create(decode_dtype_of(options), shape, &image));
   const ls_pixels pixels = pixels_of(image);
   LS_RETURN_IF_ERROR(ls_image_decode(ls_current_allocator(), &file, &pixels));
-  *out_image = ls_give(&image);
-  return ls_ok();
+  return ls_hand_over(&image, out_image);
 }
 
 // Fills options that are not set from the array.
@@ -224,7 +223,6 @@ static ls_status write_png(const char *path, const ls_array *image) {
 }
 
 ls_status ls_png_write(const char *path, const ls_array *image) {
-  LS_REQUIRE(path);
-  LS_REQUIRE(image);
+  LS_REQUIRE(path, image);
   return ls_status_annotate(write_png(path, image), "while writing '%s'", path);
 }

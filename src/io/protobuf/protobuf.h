@@ -9,6 +9,7 @@
 #include "base/export.h"
 #include "base/text.h"
 #include "io/bytes.h"
+#include "lockstep/array.h"
 
 // ---- Reading ---------------------------------------------------------------
 // A message is fields, each a number with a wire type, and a value. The caller

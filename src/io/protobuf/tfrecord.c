@@ -17,31 +17,29 @@ static ls_status read_head(const ls_record_place *place,
   const uint64_t size = ls_load_le64(head);
   *out_size = 0;
   if (check && ls_load_le32(head + 8) != masked_crc(head, 8)) {
-    return LS_STATUS(
-        LS_DATA_LOSS,
-        "'%s' record %lld at byte %lld: the checksum of its length is %08x, "
-        "its length, %llu, makes %08x%s",
-        place->file, (long long)place->record, (long long)place->offset,
-        (unsigned)ls_load_le32(head + 8), (unsigned long long)size,
-        (unsigned)masked_crc(head, 8),
-        place->record == 0 ? "; is this a TFRecord file?" : "");
+    return LS_STATUS(LS_DATA_LOSS,
+                     LS_RECORD_FORMAT ": the checksum of its length is %08x, "
+                                      "its length, %llu, makes %08x%s",
+                     LS_RECORD_ARGUMENTS(place),
+                     (unsigned)ls_load_le32(head + 8), (unsigned long long)size,
+                     (unsigned)masked_crc(head, 8),
+                     place->record == 0 ? "; is this a TFRecord file?" : "");
   }
   const uint64_t most =
       left >= LS_TFRECORD_FOOT ? (uint64_t)(left - LS_TFRECORD_FOOT) : 0;
   if (left >= 0 && (size > most || left < LS_TFRECORD_FOOT)) {
-    return LS_STATUS(LS_DATA_LOSS,
-                     "'%s' record %lld at byte %lld is cut off: it has %llu "
-                     "bytes and a checksum of 4, the file has %lld more",
-                     place->file, (long long)place->record,
-                     (long long)place->offset, (unsigned long long)size,
-                     (long long)left);
+    return LS_STATUS(
+        LS_DATA_LOSS,
+        LS_RECORD_FORMAT " is cut off: it has %llu "
+                         "bytes and a checksum of 4, the file has %lld more",
+        LS_RECORD_ARGUMENTS(place), (unsigned long long)size, (long long)left);
   }
   if (left < 0 && size > LS_TFRECORD_PACKED_MOST) {
     return ls_invalid_argument(
-        "'%s' record %lld at byte %lld (unpacked) has %llu bytes; of a packed "
-        "file records of at most %d are read",
-        place->file, (long long)place->record, (long long)place->offset,
-        (unsigned long long)size, LS_TFRECORD_PACKED_MOST);
+        LS_RECORD_FORMAT " (unpacked) has %llu bytes; of a packed "
+                         "file records of at most %d are read",
+        LS_RECORD_ARGUMENTS(place), (unsigned long long)size,
+        LS_TFRECORD_PACKED_MOST);
   }
   *out_size = (size_t)size;
   return ls_ok();
@@ -53,10 +51,9 @@ static ls_status check_data(const ls_record_place *place,
   const uint32_t found = masked_crc(data, size);
   if (want == found) return ls_ok();
   return LS_STATUS(LS_DATA_LOSS,
-                   "'%s' record %lld at byte %lld is damaged: the checksum of "
-                   "its %zu bytes is %08x, they make %08x",
-                   place->file, (long long)place->record,
-                   (long long)place->offset, size, (unsigned)want,
+                   LS_RECORD_FORMAT " is damaged: the checksum of "
+                                    "its %zu bytes is %08x, they make %08x",
+                   LS_RECORD_ARGUMENTS(place), size, (unsigned)want,
                    (unsigned)found);
 }
 
@@ -68,19 +65,17 @@ ls_status ls_tfrecord_open_frame(const ls_record_place *place,
   *out_bytes = (ls_bytes){0};
   if (size < LS_TFRECORD_HEAD + LS_TFRECORD_FOOT) {
     return LS_STATUS(LS_DATA_LOSS,
-                     "'%s' record %lld at byte %lld has %zu bytes in all; the "
-                     "least is 16",
-                     place->file, (long long)place->record,
-                     (long long)place->offset, size);
+                     LS_RECORD_FORMAT " has %zu bytes in all; the "
+                                      "least is 16",
+                     LS_RECORD_ARGUMENTS(place), size);
   }
   LS_RETURN_IF_ERROR(read_head(place, head, (int64_t)(size - LS_TFRECORD_HEAD),
                                check, &found));
   if (found != size - LS_TFRECORD_HEAD - LS_TFRECORD_FOOT) {
     return LS_STATUS(LS_DATA_LOSS,
-                     "'%s' record %lld at byte %lld has %zu bytes; %zu when "
-                     "the file was opened: it has changed",
-                     place->file, (long long)place->record,
-                     (long long)place->offset, found,
+                     LS_RECORD_FORMAT " has %zu bytes; %zu when "
+                                      "the file was opened: it has changed",
+                     LS_RECORD_ARGUMENTS(place), found,
                      size - LS_TFRECORD_HEAD - LS_TFRECORD_FOOT);
   }
   if (check)
@@ -100,10 +95,9 @@ void ls_tfrecord_frame(const void *data, size_t size,
 // ---- Reading ---------------------------------------------------------------
 static ls_status cut_head(const ls_record_place *place, size_t size) {
   return LS_STATUS(LS_DATA_LOSS,
-                   "'%s' record %lld at byte %lld is cut off: its head has 12 "
-                   "bytes, the file %zu more",
-                   place->file, (long long)place->record,
-                   (long long)place->offset, size);
+                   LS_RECORD_FORMAT " is cut off: its head has 12 "
+                                    "bytes, the file %zu more",
+                   LS_RECORD_ARGUMENTS(place), size);
 }
 
 ls_status ls_tfrecord_next_head(ls_reader *reader, ls_record_place *place,
@@ -132,10 +126,10 @@ ls_status ls_tfrecord_next(ls_reader *reader, ls_record_place *place,
   LS_RETURN_IF_ERROR(ls_reader_need(reader, size + LS_TFRECORD_FOOT));
   if (reader->size < size + LS_TFRECORD_FOOT) {
     return LS_STATUS(LS_DATA_LOSS,
-                     "'%s' record %lld at byte %lld (unpacked) is cut off: it "
+                     LS_RECORD_FORMAT
+                     " (unpacked) is cut off: it "
                      "has %zu bytes and a checksum of 4, the file has %zu more",
-                     place->file, (long long)place->record,
-                     (long long)place->offset, size, reader->size);
+                     LS_RECORD_ARGUMENTS(place), size, reader->size);
   }
   const unsigned char *data = (const unsigned char *)reader->data;
   if (check) LS_RETURN_IF_ERROR(check_data(place, data, size));

@@ -24,6 +24,10 @@ typedef struct ls_record_place {
   int64_t record;  // Counts from 0.
   int64_t offset;  // Offset of the record in the file.
 } ls_record_place;
+// The format of a position in messages, and its arguments.
+#define LS_RECORD_FORMAT "'%s' record %lld at byte %lld"
+#define LS_RECORD_ARGUMENTS(place)                                             \
+  (place)->file, (long long)(place)->record, (long long)(place)->offset
 
 // Returns the bytes of a complete record `frame`, lent; verifies the checksums
 // if `check`.
