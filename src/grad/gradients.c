@@ -7,6 +7,7 @@
 #include "base/values/nest_internal.h"
 #include "grad/walk.h"
 #include "graph/context.h"
+#include "graph/infer/infer.h"
 #include "graph/trial.h"
 #include "lockstep/shape_rules.h"
 
@@ -310,15 +311,11 @@ ls_status ls_gradients(const ls_nest *ys, size_t num_ys, const ls_nest *xs,
 // ---- Start values ----------------------------------------------------------
 // The gradients with which a walk starts: the given ones, else ones.
 
-static bool grad_ys_is_number(ls_dtype dtype) {
-  return ls_dtype_is_float(dtype) || ls_dtype_is_integer(dtype);
-}
-
 static ls_status grad_ys_check_types(ls_tensor y, size_t i, ls_dtype given) {
   const ls_dtype dtype = ls_tensor_dtype(y);
   const char *wanted = NULL;
-  if (grad_ys_is_number(dtype))
-    wanted = grad_ys_is_number(given) ? NULL : "real or integer";
+  if (ls_infer_is_number(dtype))
+    wanted = ls_infer_is_number(given) ? NULL : "real or integer";
   else if (ls_dtype_is_complex(dtype))
     wanted = ls_dtype_is_complex(given) ? NULL : "complex";
   else if (dtype == LS_DTYPE_VARIANT)

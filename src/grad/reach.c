@@ -89,9 +89,8 @@ ls_gradient_entry *ls_gradient_source(const ls_gradient_walk *walk,
 size_t ls_gradient_goal_of_read(const ls_gradient_walk *walk,
                                 const ls_node *node) {
   if (node->type != LS_OP_READ) return SIZE_MAX;
-  const ls_attr *attr = ls_node_attr(node, LS_ATTR_ID_VARIABLE);
-  if (attr == NULL) return SIZE_MAX;
-  const ls_variable *read = (const ls_variable *)attr->as.object;
+  const ls_variable *read = ls_node_named_variable(node);
+  if (read == NULL) return SIZE_MAX;
   for (size_t i = 0; i < walk->num_goals; ++i) {
     const ls_variable *goal = (const ls_variable *)walk->goals[i].variable;
     // A read of a handle is recorded as a read of its target.

@@ -40,6 +40,11 @@ ls_tensor ls_gradient_zeros(ls_tensor x);
 ls_status ls_gradient_needs(const ls_gradient *g, const char *what);
 // Makes a scalar of x's dtype.
 ls_tensor ls_gradient_number(ls_tensor x, double value);
+// Returns the type for sums: f32 for 16-bit floats, because sums may have many
+// terms.
+static inline ls_dtype ls_sum_dtype(ls_tensor x) {
+  return ls_tensor_dtype(x) == LS_DTYPE_F64 ? LS_DTYPE_F64 : LS_DTYPE_F32;
+}
 
 // ---- Ops with regions -------------------------------------------------------
 // A walk over the ops of a region: from some of its values, with gradients as

@@ -198,12 +198,6 @@ static ls_tensor as_updates(ls_tensor mask, int32_t inner) {
   return mask;
 }
 
-// Returns the type for sums: f32 for 16-bit floats, because many terms may have
-// the same index.
-static ls_dtype sum_dtype(ls_tensor d) {
-  return ls_tensor_dtype(d) == LS_DTYPE_F64 ? LS_DTYPE_F64 : LS_DTYPE_F32;
-}
-
 // Reshapes [indices..., rest] to [n, rest], where x is [rows, rest].
 static ls_tensor as_rows(ls_tensor values, ls_shape indices, ls_tensor x) {
   const ls_shape shape = ls_tensor_shape(x);
@@ -233,7 +227,7 @@ static ls_tensor looked_up_gradient(ls_gradient *g) {
 // for elements that were not looked up.
 static ls_tensor gathered_gradient(ls_gradient *g, int axis) {
   const ls_tensor x = ls_gradient_input(g, 0), d = g->dout[0];
-  const ls_dtype wide = sum_dtype(d);
+  const ls_dtype wide = ls_sum_dtype(d);
   const ls_tensor zeros = ls_broadcast_like(ls_scalar(wide, 0), x);
   const ls_tensor sums =
       ls_scatter_axis(LS_SCATTER_ADD, zeros, clamped_indices(g, axis),
@@ -324,7 +318,7 @@ ls_status gradient_scatter(ls_gradient *g) {
 ls_status gradient_take_along(ls_gradient *g) {
   const int axis = (int)ls_node_int(g->node, LS_ATTR_ID_AXIS);
   const ls_tensor x = ls_gradient_input(g, 0), d = g->dout[0];
-  const ls_dtype wide = sum_dtype(d);
+  const ls_dtype wide = ls_sum_dtype(d);
   const ls_tensor zeros = ls_broadcast_like(ls_scalar(wide, 0), x);
   const ls_tensor sums =
       ls_add_along(zeros, clamped_indices(g, axis), ls_convert(d, wide), axis);

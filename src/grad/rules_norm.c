@@ -13,10 +13,6 @@
 //   the means are those of a row, or of a channel.
 #include "grad/rules.h"
 
-static ls_dtype wide_dtype(ls_tensor x) {
-  return ls_tensor_dtype(x) == LS_DTYPE_F64 ? LS_DTYPE_F64 : LS_DTYPE_F32;
-}
-
 // The axes of x along which elements are normalized together.
 typedef struct grouping {
   int together[LS_MAX_RANK];
@@ -26,7 +22,7 @@ typedef struct grouping {
 
 // Finds the axes: with `by_channel` all axes but the last, else the last axis.
 static grouping group_axes(ls_tensor x, bool by_channel) {
-  grouping g = {.wide = wide_dtype(x)};
+  grouping g = {.wide = ls_sum_dtype(x)};
   const int32_t rank = ls_tensor_shape(x).rank;
   for (int32_t i = 0; i < rank; ++i)
     if ((i + 1 == rank) != by_channel) g.together[g.num_together++] = i;
@@ -143,7 +139,7 @@ ls_status gradient_batch_norm_inference(ls_gradient *g) {
   const ls_tensor x = ls_gradient_input(g, 0), scale = ls_gradient_input(g, 1);
   const ls_tensor mean = ls_gradient_input(g, 3);
   const ls_tensor variance = ls_gradient_input(g, 4);
-  const ls_dtype wide = wide_dtype(x);
+  const ls_dtype wide = ls_sum_dtype(x);
   ls_tensor d = g->dout[0];
   if (activation_of(g) == LS_ACTIVATION_RELU)
     d = ls_relu_grad(d, ls_gradient_output(g, 0));

@@ -28,8 +28,7 @@ static size_t position_of_leaf(const collection *c, ls_nest leaf) {
 
 ls_status ls_graph_add_to_collection(ls_graph *graph, const char *name,
                                      ls_nest leaf) {
-  LS_REQUIRE(graph);
-  LS_REQUIRE(name);
+  LS_REQUIRE(graph, name);
   collection *c = collection_find(graph, name);
   if (c == NULL) {
     c = ls_new(graph->allocator, collection);
@@ -112,8 +111,7 @@ void ls_graph_drop_collections(ls_graph *graph) {
 // empty record.
 ls_status ls_graph_record_loss_reduction(ls_graph *graph,
                                          const char *reduction) {
-  LS_REQUIRE(graph);
-  LS_REQUIRE(reduction);
+  LS_REQUIRE(graph, reduction);
   graph = ls_graph_resolve(graph);
   const char *kept = ls_graph_intern(graph, reduction);
   if (kept == NULL) return ls_out_of_memory();

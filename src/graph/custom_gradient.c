@@ -6,6 +6,7 @@
 #include "base/runtime_internal.h"
 #include "graph/make/make.h"
 #include "graph/region.h"
+#include "graph/variables/variable.h"
 #include "graph/walk.h"
 
 // ---- The object -------------------------------------------------------------
@@ -69,11 +70,9 @@ static ls_nest take_output(ls_nest leaf, void *user) {
 // the variable would get no gradient.
 static ls_status check_read(const ls_node *node) {
   // Ops that eager mode does not record have no attributes.
-  const ls_attr *attr =
-      node->type == LS_OP_READ ? ls_node_attr(node, LS_ATTR_ID_VARIABLE) : NULL;
-  if (attr == NULL) return ls_ok();
-  const ls_variable *variable = (const ls_variable *)attr->as.object;
-  if (!ls_variable_is_trainable(variable)) return ls_ok();
+  const ls_variable *variable =
+      node->type == LS_OP_READ ? ls_node_named_variable(node) : NULL;
+  if (variable == NULL || !ls_variable_is_trainable(variable)) return ls_ok();
   return ls_failed_precondition(
       "the forward callback reads variable '%s', which would get no gradient; "
       "make it one of the inputs",

@@ -101,10 +101,25 @@ static void empty_destroyed(ls_graph *graph) {
     ls_release(ls_allocator_system(), graph);
 }
 
+// Releases the ops and what refers to them. The lists are left as they were.
+static void release_contents(ls_graph *graph) {
+  release_nodes(graph, 0);
+  ls_release(graph->allocator, graph->nodes);
+  ls_release(graph->allocator, graph->parameters);
+  ls_release(graph->allocator, graph->captures);
+  ls_release(graph->allocator, graph->waits_outside);
+  ls_release(graph->allocator, graph->results);
+  ls_map_deinit(&graph->capture_index);
+  ls_map_deinit(&graph->names);
+  ls_map_deinit(&graph->scopes);
+  ls_map_deinit(&graph->texts);
+  ls_arena_deinit(&graph->arena);
+  ls_arena_deinit(&graph->names_arena);
+}
+
 void ls_graph_free(ls_graph *graph) {
   if (graph == NULL) return;
   if (graph->is_users) ls_runtime_note_gone(graph->runtime, LS_MADE_GRAPH);
-  release_nodes(graph, 0);
   ls_graph_drop_collections(graph);
   for (size_t i = 0; i < graph->num_variables; ++i)
     ls_object_release(graph->variables[i]);
@@ -113,44 +128,23 @@ void ls_graph_free(ls_graph *graph) {
   ls_release(graph->allocator, graph->stubs);
   ls_release(graph->allocator, graph->undo);
   ls_status_free(graph->error);
-  ls_map_deinit(&graph->capture_index);
-  ls_map_deinit(&graph->names);
-  ls_map_deinit(&graph->scopes);
-  ls_map_deinit(&graph->texts);
-  ls_release(graph->allocator, graph->nodes);
-  ls_release(graph->allocator, graph->parameters);
-  ls_release(graph->allocator, graph->captures);
-  ls_release(graph->allocator, graph->waits_outside);
-  ls_release(graph->allocator, graph->results);
   ls_release(graph->allocator, graph->variables);
-  ls_arena_deinit(&graph->arena);
-  ls_arena_deinit(&graph->names_arena);
+  release_contents(graph);
   empty_destroyed(graph);
 }
 
 void ls_graph_forward(ls_graph *graph, ls_graph *to) {
-  release_nodes(graph, 0);
-  ls_release(graph->allocator, graph->nodes);
+  release_contents(graph);
   graph->nodes = NULL;
-  graph->nodes_capacity = 0;
-  ls_release(graph->allocator, graph->parameters);
   graph->parameters = NULL;
-  graph->num_parameters = graph->parameters_capacity = 0;
-  ls_release(graph->allocator, graph->captures);
   graph->captures = NULL;
-  graph->num_captures = graph->captures_capacity = 0;
-  ls_release(graph->allocator, graph->waits_outside);
   graph->waits_outside = NULL;
-  graph->num_waits_outside = graph->waits_capacity = 0;
-  ls_release(graph->allocator, graph->results);
   graph->results = NULL;
+  graph->nodes_capacity = 0;
+  graph->num_parameters = graph->parameters_capacity = 0;
+  graph->num_captures = graph->captures_capacity = 0;
+  graph->num_waits_outside = graph->waits_capacity = 0;
   graph->num_results = 0;
-  ls_map_deinit(&graph->capture_index);
-  ls_map_deinit(&graph->names);
-  ls_map_deinit(&graph->scopes);
-  ls_map_deinit(&graph->texts);
-  ls_arena_deinit(&graph->arena);
-  ls_arena_deinit(&graph->names_arena);
   graph->name = to->name;
   graph->forward = to;
 }

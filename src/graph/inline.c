@@ -54,8 +54,7 @@ static ls_status copy_region(ls_graph *region, const ls_tensor *captured,
   // Copied random ops keep their streams, so later ones must not reuse them.
   if (copy->num_random < region->num_random)
     copy->num_random = region->num_random;
-  *out_graph = ls_give(&copy);
-  return ls_ok();
+  return ls_hand_over(&copy, out_graph);
 }
 
 // ---- Ops -------------------------------------------------------------------

@@ -447,8 +447,7 @@ ls_op ls_graph_op(const ls_graph *graph, size_t index) {
 ls_status ls_graph_lookup_op(const ls_graph *graph, const char *name,
                              ls_op *out_op) {
   LS_REQUIRE_OUT(out_op);
-  LS_REQUIRE(graph);
-  LS_REQUIRE(name);
+  LS_REQUIRE(graph, name);
   // The cast is needed because composing a name caches its text.
   ls_graph *writable = (ls_graph *)graph;
   for (size_t i = 0; i < graph->num_nodes; ++i) {

@@ -139,8 +139,7 @@ ls_status ls_region_trace(ls_graph *graph, ls_flow_callback callback,
   if (graph->kind == LS_GRAPH_REGION && graph->losses.reduction != NULL)
     LS_RETURN_IF_ERROR(
         ls_graph_record_loss_reduction(graph->parent, graph->losses.reduction));
-  *out_result = ls_give(&result);
-  return ls_ok();
+  return ls_hand_over(&result, out_result);
 }
 
 // ---- Values of other graphs ------------------------------------------------

@@ -123,8 +123,6 @@ ls_status ls_cut_emit_segment(ls_cut_graph *g, uint32_t level,
                               const ls_node *leaving);
 
 // ---- cut.c ------------------------------------------------------------------
-
-// ---- cut.c ------------------------------------------------------------------
 // Cuts a graph. The values of the graph's parameters must be set.
 ls_status ls_cut_emit(ls_cut_graph *g);
 

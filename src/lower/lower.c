@@ -299,8 +299,7 @@ static ls_status lower(ls_backend *backend, const ls_lower_request *request,
   LS_RETURN_IF_ERROR(lower_request(&all, request));
   LS_RETURN_IF_ERROR(ls_lower_choose_device(&all));
   LS_RETURN_IF_ERROR(lower_finish(backend, program));
-  *out_program = ls_give(&program);
-  return ls_ok();
+  return ls_hand_over(&program, out_program);
 }
 
 // ---- Buckets --------------------------------------------------------------
@@ -358,6 +357,5 @@ ls_status ls_lower(ls_backend *backend, const ls_lower_request *request,
     status = ls_ok();
   }
   LS_RETURN_IF_ERROR(status);
-  *out_program = ls_give(&program);
-  return ls_ok();
+  return ls_hand_over(&program, out_program);
 }

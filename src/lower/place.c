@@ -53,9 +53,8 @@ static ls_status place_replicas(ls_lowering *all, const ls_node *node) {
 
 // Returns the device of an op's scope, else of its variable; NULL: none.
 static const char *name_device(const ls_node *node) {
-  const ls_attr *attr = ls_node_attr(node, LS_ATTR_ID_VARIABLE);
-  if (node->device != NULL || attr == NULL) return node->device;
-  const ls_variable *variable = (const ls_variable *)attr->as.object;
+  const ls_variable *variable = ls_node_named_variable(node);
+  if (node->device != NULL || variable == NULL) return node->device;
   return variable->num_components > 0 ? variable->components[0]->device
                                       : variable->device;
 }

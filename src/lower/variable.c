@@ -34,8 +34,7 @@ static const ls_attr *find_copies(const ls_graph *graph,
                                   const ls_variable *container) {
   ls_graph_walk walk;
   for (ls_graph_walk_begin(&walk, graph); ls_graph_walk_next(&walk);) {
-    const ls_attr *attr = ls_node_attr(walk.node, LS_ATTR_ID_VARIABLE);
-    if (attr == NULL || (const void *)attr->as.object != container) continue;
+    if (ls_node_named_variable(walk.node) != container) continue;
     const ls_attr *copies = ls_node_attr_named(walk.node, LS_MARK_CORE_COPIES);
     if (copies != NULL) return copies;
   }
@@ -74,9 +73,7 @@ ls_status ls_lower_find_own(const ls_lower_scope *scope, const ls_graph *graph,
                             size_t replicas, ls_lower_own *list) {
   ls_graph_walk walk;
   for (ls_graph_walk_begin(&walk, graph); ls_graph_walk_next(&walk);) {
-    const ls_attr *attr = ls_node_attr(walk.node, LS_ATTR_ID_VARIABLE);
-    ls_variable *variable =
-        attr == NULL ? NULL : (ls_variable *)attr->as.object;
+    ls_variable *variable = ls_node_named_variable(walk.node);
     const bool is_placed =
         ls_node_attr_named(walk.node, LS_MARK_CORE_COPIES) != NULL;
     if (variable != NULL &&

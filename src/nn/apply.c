@@ -56,7 +56,6 @@ ls_tensor ls_update_step(ls_update *update) {
                              0);
 }
 
-// Returns the variable that users see, rather than its component.
 ls_variable *ls_update_variable(const ls_update *update) {
   if (update == NULL) return NULL;
   return update->variable->container != NULL ? update->variable->container
@@ -502,8 +501,9 @@ static ls_status take_gradients(const ls_optimizer *optimizer, ls_tape *tape,
   return status;
 }
 
-ls_tensor ls_optimizer_scale_loss(const ls_optimizer *optimizer,
-                                  ls_tensor loss) {
+// Returns the loss to differentiate, scaled if the optimizer treats gradients
+// like the loss. Records the choice in the graph.
+static ls_tensor scale_loss(const ls_optimizer *optimizer, ls_tensor loss) {
   const int32_t replicas = ls_num_replicas();
   const bool scaled = optimizer->over_replicas == LS_GRADIENTS_LIKE_LOSS &&
                       replicas > 1 && ls_loss_reduction() == LS_REDUCE_MEAN;
@@ -517,8 +517,7 @@ ls_tensor ls_optimizer_scale_loss(const ls_optimizer *optimizer,
 ls_status ls_optimizer_gradients(const ls_optimizer *optimizer, ls_tensor loss,
                                  ls_variable *const *variables, size_t count,
                                  ls_nest *gradients) {
-  return take_gradients(optimizer, NULL,
-                        ls_optimizer_scale_loss(optimizer, loss), variables,
+  return take_gradients(optimizer, NULL, scale_loss(optimizer, loss), variables,
                         count, gradients);
 }
 
@@ -540,8 +539,7 @@ static ls_status minimize(ls_optimizer *optimizer, ls_tensor loss,
   LS_RETURN_IF_ERROR(ls_optimizer_check_loss(loss));
   LS_RETURN_IF_ERROR(
       ls_reads_find(optimizer->allocator, loss, &variables, &count));
-  return minimize_loss(optimizer, NULL,
-                       ls_optimizer_scale_loss(optimizer, loss), variables,
+  return minimize_loss(optimizer, NULL, scale_loss(optimizer, loss), variables,
                        count, out_moved);
 }
 
@@ -558,11 +556,10 @@ ls_op ls_optimizer_minimize(ls_optimizer *optimizer, ls_tensor loss) {
 
 ls_status ls_optimizer_minimize_tape(ls_optimizer *optimizer, ls_tape *tape,
                                      ls_tensor loss) {
-  LS_REQUIRE(optimizer);
-  LS_REQUIRE(tape);
+  LS_REQUIRE(optimizer, tape);
   LS_RETURN_IF_ERROR(ls_tensor_status(loss));
   LS_RETURN_IF_ERROR(check_scalar(loss));
-  loss = ls_optimizer_scale_loss(optimizer, loss);
+  loss = scale_loss(optimizer, loss);
   LS_RETURN_IF_ERROR(ls_tape_end(tape));
   const size_t count = ls_tape_variables(tape, NULL, 0);
   LS_OWN_ARRAY_OR_RETURN(optimizer->allocator, ls_variable *, variables, count);

@@ -91,8 +91,7 @@ ls_status ls_average_create(const ls_average_options *options,
   ls_trial trial;
   ls_trial_begin(&trial);
   LS_RETURN_IF_ERROR(ls_trial_end(&trial, average_fill(average, options)));
-  *out_average = ls_give(&average);
-  return ls_ok();
+  return ls_hand_over(&average, out_average);
 }
 
 size_t ls_average_variables(const ls_average *average, ls_variable **variables,

@@ -67,8 +67,7 @@ ls_status ls_cross_shard_create(const ls_cross_shard_options *options,
   optimizer->inner = ls_optimizer_retain(options->optimizer);
   if (options->groups != NULL)
     LS_RETURN_IF_ERROR(keep_groups(optimizer, options->groups));
-  *out_optimizer = ls_give(&optimizer);
-  return ls_ok();
+  return ls_hand_over(&optimizer, out_optimizer);
 }
 
 // ---- Context ---------------------------------------------------------------

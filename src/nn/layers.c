@@ -333,12 +333,10 @@ ls_tensor ls_attention_layer_apply(const ls_attention_layer *layer,
   return attention_finish(layer, ls_attention_packed(qkv, &layer->how));
 }
 
-// Multiplies x by `count` of the three parts (q, k, v) of the weights, from
-// part `first` on.
+// Multiplies x by one of the three parts (q, k, v) of the weights.
 static ls_tensor attention_project(const ls_attention_layer *layer, ls_tensor x,
-                                   int64_t first, int64_t count) {
-  const int64_t start = first * layer->width;
-  const int64_t limit = start + count * layer->width;
+                                   int64_t part) {
+  const int64_t start = part * layer->width, limit = start + layer->width;
   const ls_tensor kernel =
       ls_slice_axis(ls_variable_read(layer->qkv), 1, start, limit);
   ls_tensor bias = ls_failed_tensor();
@@ -352,7 +350,7 @@ ls_tensor ls_attention_layer_apply_to(const ls_attention_layer *layer,
   LS_MAKE_REQUIRE(layer);
   LS_NAME_SCOPE(layer->base.name);
   return attention_finish(
-      layer, ls_attention(attention_project(layer, x, 0, 1),
-                          attention_project(layer, memory, 1, 1),
-                          attention_project(layer, memory, 2, 1), &layer->how));
+      layer, ls_attention(attention_project(layer, x, 0),
+                          attention_project(layer, memory, 1),
+                          attention_project(layer, memory, 2), &layer->how));
 }

@@ -85,8 +85,7 @@ ls_status ls_running_mean_create(const char *name, ls_running_mean **out_mean) {
   LS_RETURN_IF_ERROR(ls_trial_end(&trial, mean->name != NULL
                                               ? metric_create_variables(mean)
                                               : ls_out_of_memory()));
-  *out_mean = ls_give(&mean);
-  return ls_ok();
+  return ls_hand_over(&mean, out_mean);
 }
 
 void ls_running_mean_destroy(ls_running_mean *mean) {

@@ -76,6 +76,24 @@ ls_status ls_optimizer_check(const char *kind, const char *what, double value,
                              kind, what, limit, value);
 }
 
+static ls_status check_schedule(const char *kind, const ls_schedule *schedule) {
+  if (schedule->kind > LS_SCHEDULE_STEP)
+    return ls_invalid_argument("%s: there is no schedule %d", kind,
+                               (int)schedule->kind);
+  const bool steps_matter =
+      schedule->kind != LS_SCHEDULE_CONSTANT && schedule->custom == NULL;
+  if (schedule->steps < 0 || schedule->warmup < 0 ||
+      (steps_matter && schedule->steps == 0))
+    return ls_invalid_argument("%s: a schedule needs steps above 0 and a "
+                               "warm-up of 0 or more, got %lld and %lld",
+                               kind, (long long)schedule->steps,
+                               (long long)schedule->warmup);
+  LS_RETURN_IF_ERROR(
+      ls_optimizer_check(kind, "schedule's end", schedule->end, INFINITY));
+  return ls_optimizer_check(kind, "schedule's factor", schedule->factor,
+                            INFINITY);
+}
+
 static ls_status optimizer_check(const char *kind,
                                  const ls_optimizer_options *options) {
   const struct {
@@ -97,7 +115,7 @@ static ls_status optimizer_check(const char *kind,
   if (options->accumulate < 0)
     return ls_invalid_argument("%s: %lld calls cannot make a step", kind,
                                (long long)options->accumulate);
-  return ls_schedule_check(kind, &options->schedule);
+  return check_schedule(kind, &options->schedule);
 }
 
 // Takes over a rule with copies of its slots' names.
@@ -299,9 +317,7 @@ ls_status ls_optimizer_slot(const ls_optimizer *optimizer,
                             const ls_variable *variable, const char *name,
                             ls_variable **out_slot) {
   LS_REQUIRE_OUT(out_slot);
-  LS_REQUIRE(optimizer);
-  LS_REQUIRE(variable);
-  LS_REQUIRE(name);
+  LS_REQUIRE(optimizer, variable, name);
   optimizer = inner_optimizer(optimizer);
   const ls_variable *whole =
       variable->container != NULL ? variable->container : variable;
@@ -331,8 +347,7 @@ ls_status ls_optimizer_kept_gradient(const ls_optimizer *optimizer,
                                      const ls_variable *variable,
                                      ls_variable **out_gradient) {
   LS_REQUIRE_OUT(out_gradient);
-  LS_REQUIRE(optimizer);
-  LS_REQUIRE(variable);
+  LS_REQUIRE(optimizer, variable);
   optimizer = inner_optimizer(optimizer);
   *out_gradient = ls_map_find_u64(&optimizer->kept, variable->id);
   return *out_gradient != NULL
@@ -473,24 +488,6 @@ void ls_clip_all(const ls_clip *clip, ls_tensor *gradients, size_t count,
 
 static ls_tensor schedule_number(double value) {
   return ls_scalar(LS_DTYPE_F64, value);
-}
-
-ls_status ls_schedule_check(const char *kind, const ls_schedule *schedule) {
-  if (schedule->kind > LS_SCHEDULE_STEP)
-    return ls_invalid_argument("%s: there is no schedule %d", kind,
-                               (int)schedule->kind);
-  const bool steps_matter =
-      schedule->kind != LS_SCHEDULE_CONSTANT && schedule->custom == NULL;
-  if (schedule->steps < 0 || schedule->warmup < 0 ||
-      (steps_matter && schedule->steps == 0))
-    return ls_invalid_argument("%s: a schedule needs steps above 0 and a "
-                               "warm-up of 0 or more, got %lld and %lld",
-                               kind, (long long)schedule->steps,
-                               (long long)schedule->warmup);
-  LS_RETURN_IF_ERROR(
-      ls_optimizer_check(kind, "schedule's end", schedule->end, INFINITY));
-  return ls_optimizer_check(kind, "schedule's factor", schedule->factor,
-                            INFINITY);
 }
 
 bool ls_schedule_changes(const ls_schedule *schedule) {

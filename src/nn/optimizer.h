@@ -83,8 +83,6 @@ LS_MUST_USE ls_status ls_optimizer_make(const ls_optimizer_rule *rule,
 // names the number.
 LS_MUST_USE ls_status ls_optimizer_check(const char *kind, const char *what,
                                          double value, double limit);
-LS_MUST_USE ls_status ls_schedule_check(const char *kind,
-                                        const ls_schedule *schedule);
 
 // Returns the slots of a variable, which are made at its first update; NULL if
 // the rule has none.
@@ -107,10 +105,6 @@ LS_MUST_USE ls_status ls_optimizer_no_gradients(ls_variable *const *variables,
 // are checked before the first update.
 LS_MUST_USE ls_status ls_optimizer_check_gradient(const ls_variable *variable,
                                                   ls_nest gradient);
-// Returns the loss to differentiate, scaled if the optimizer treats gradients
-// like the loss. Records the choice in the graph.
-ls_tensor ls_optimizer_scale_loss(const ls_optimizer *optimizer,
-                                  ls_tensor loss);
 // Returns true if replicas that run op by op must make a merge call for one
 // step of all. ls_optimizer_apply_met makes that step.
 bool ls_optimizer_meets(ls_variable *const *variables, size_t count);

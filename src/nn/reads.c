@@ -43,8 +43,7 @@ static ls_status reads_push(walk *w, ls_graph *graph, uint64_t id) {
 }
 
 static ls_status add_read(walk *w, const ls_node *node) {
-  const ls_attr *attr = ls_node_attr(node, LS_ATTR_ID_VARIABLE);
-  ls_variable *variable = attr != NULL ? (ls_variable *)attr->as.object : NULL;
+  ls_variable *variable = ls_node_named_variable(node);
   bool is_new = false;
   // In an eager or build graph a replica reads its component, but the optimizer
   // uses the container, as all replicas do together.

@@ -89,10 +89,6 @@ static ls_status refuse_argument(const concrete *c, size_t leaf,
                              name, leaf, got);
 }
 
-static bool concrete_fits(ls_type want, ls_type have) {
-  return want.dtype == have.dtype && ls_shape_equal(want.shape, have.shape);
-}
-
 static ls_status take_argument(copying *copy, size_t leaf, size_t *slot,
                                ls_nest given) {
   const concrete *c = copy->function;
@@ -103,8 +99,8 @@ static ls_status take_argument(copying *copy, size_t leaf, size_t *slot,
         given.kind != LS_KIND_VARIABLE)
       return refuse_argument(c, leaf, given);
     LS_RETURN_IF_ERROR(ls_region_tensor(given, &tensor));
-    if (!concrete_fits(key->type, (ls_type){ls_tensor_dtype(tensor),
-                                            ls_tensor_shape(tensor)}))
+    if (!ls_signature_same_type(key->type, (ls_type){ls_tensor_dtype(tensor),
+                                                     ls_tensor_shape(tensor)}))
       return refuse_argument(c, leaf, given);
     copy->args[(*slot)++] = tensor;
     return ls_ok();
@@ -265,8 +261,8 @@ static ls_nest loaded_call(ls_nest args, void *user) {
 static const ls_variable *find_variable(const ls_graph *graph) {
   ls_graph_walk walk;
   for (ls_graph_walk_begin(&walk, graph); ls_graph_walk_next(&walk);) {
-    const ls_attr *attr = ls_node_attr(walk.node, LS_ATTR_ID_VARIABLE);
-    if (attr != NULL) return (const ls_variable *)attr->as.object;
+    const ls_variable *variable = ls_node_named_variable(walk.node);
+    if (variable != NULL) return variable;
   }
   return NULL;
 }

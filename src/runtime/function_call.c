@@ -35,15 +35,13 @@ static ls_status call_bound(ls_function *function, ls_nest args, ls_nest named,
 
 ls_status ls_function_call(ls_function *function, ls_nest args,
                            ls_nest *results) {
-  LS_REQUIRE(function);
-  LS_REQUIRE(results);
+  LS_REQUIRE(function, results);
   return call_bound(function, args, ls_none(), results);
 }
 
 ls_status ls_function_call_named(ls_function *function, ls_nest args,
                                  ls_nest named, ls_nest *results) {
-  LS_REQUIRE(function);
-  LS_REQUIRE(results);
+  LS_REQUIRE(function, results);
   return call_bound(function, args, named, results);
 }
 
@@ -53,10 +51,8 @@ ls_status ls_function_call_named(ls_function *function, ls_nest args,
 // except that a variable made in the call gets its first value only when its
 // initializer is run.
 static bool is_initializer(const ls_node *node) {
-  if (!ls_node_assigns(node)) return false;
-  const ls_variable *variable =
-      (ls_variable *)ls_node_attr(node, LS_ATTR_ID_VARIABLE)->as.object;
-  return variable->initializer.id == node->id;
+  return ls_node_assigns(node) &&
+         ls_node_named_variable(node)->initializer.id == node->id;
 }
 
 // Groups the effects among the nodes from `first` on in one op; id 0 if there

@@ -79,16 +79,12 @@ static bool any_inside(finder *f, const ls_node *node, uint32_t at,
   return found;
 }
 
-static const ls_variable *variable_of(const ls_node *node) {
-  const ls_attr *attr = ls_node_attr(node, LS_ATTR_ID_VARIABLE);
-  return attr == NULL ? NULL : (const ls_variable *)attr->as.object;
-}
-
 // Returns true without memory.
 static bool visit_write(finder *f, const ls_node *node, uint32_t at) {
   (void)at;
   return ls_node_assigns(node) &&
-         !ls_map_insert_u64(&f->written, variable_of(node)->family, f);
+         !ls_map_insert_u64(&f->written, ls_node_named_variable(node)->family,
+                            f);
 }
 
 // Joins a node with the first node of this key.
@@ -99,7 +95,7 @@ static bool join_by(finder *f, ls_map *map, uint64_t key, uint32_t at) {
 }
 
 static bool visit_variable(finder *f, const ls_node *node, uint32_t at) {
-  const ls_variable *variable = variable_of(node);
+  const ls_variable *variable = ls_node_named_variable(node);
   if (variable == NULL ||
       ls_map_find_u64(&f->written, variable->family) == NULL)
     return false;

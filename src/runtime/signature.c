@@ -27,7 +27,7 @@ static ls_type signature_type_of(const ls_array *array) {
   return (ls_type){ls_array_dtype(array), ls_array_shape(array)};
 }
 
-static bool same_type(ls_type a, ls_type b) {
+bool ls_signature_same_type(ls_type a, ls_type b) {
   return a.dtype == b.dtype && ls_shape_equal(a.shape, b.shape);
 }
 
@@ -159,13 +159,13 @@ bool ls_signature_matches(const ls_signature *signature, ls_nest args,
     ls_leaf_key have;
     if (!signature_key_of(leaves[i], &have) || have.kind != want->kind ||
         have.slots != want->slots || have.bits != want->bits ||
-        !same_type(have.type, want->type))
+        !ls_signature_same_type(have.type, want->type))
       return false;
     for (size_t c = 0; want->kind == LS_KIND_DISTRIBUTED && c < want->slots;
          ++c) {
       const ls_array *array = array_of(ls_distributed_component(leaves[i], c));
-      if (array == NULL ||
-          !same_type(signature_type_of(array), signature->types[slot + c]))
+      if (array == NULL || !ls_signature_same_type(signature_type_of(array),
+                                                   signature->types[slot + c]))
         return false;
     }
     slot += want->slots;

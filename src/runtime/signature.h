@@ -113,4 +113,6 @@ ls_status ls_results_open(ls_nest structure, const ls_result_map *map,
 ls_status ls_results_close(ls_former_results former, ls_status status,
                            ls_nest *results);
 
+bool ls_signature_same_type(ls_type a, ls_type b);
+
 #endif  // LS_RUNTIME_SIGNATURE_H_

@@ -190,15 +190,10 @@ typedef struct variable_check {
 } variable_check;
 LS_OWNED_(variable_check, variable_check, ls_map_deinit(&ls_owned->compiled))
 
-static const ls_variable *variable_of(const ls_node *node) {
-  const ls_attr *attr = ls_node_attr(node, LS_ATTR_ID_VARIABLE);
-  return attr == NULL ? NULL : (const ls_variable *)attr->as.object;
-}
-
 static ls_status note_variable(void *self, ls_graph *graph, ls_node *node,
                                const char *outside) {
   variable_check *check = self;
-  const ls_variable *variable = variable_of(node);
+  const ls_variable *variable = ls_node_named_variable(node);
   (void)graph;
   if (variable == NULL || outside != NULL) return ls_ok();
   return ls_memory_status(
@@ -208,7 +203,7 @@ static ls_status note_variable(void *self, ls_graph *graph, ls_node *node,
 static ls_status check_variable(void *self, ls_graph *graph, ls_node *node,
                                 const char *outside) {
   variable_check *check = self;
-  const ls_variable *variable = variable_of(node);
+  const ls_variable *variable = ls_node_named_variable(node);
   char text[LS_MAX_FULL_NAME];
   if (variable == NULL || outside == NULL) return ls_ok();
   const bool on_device =

@@ -103,8 +103,7 @@ static ls_status pack_outputs(ls_op op, ls_nest like, ls_nest *out_nest) {
   packing p = {.op = op};
   LS_OWN(ls_nest, packed) = ls_nest_map(like, pack_leaf, &p);
   LS_RETURN_IF_ERROR(ls_nest_status(packed));
-  *out_nest = ls_give(&packed);
-  return ls_ok();
+  return ls_hand_over(&packed, out_nest);
 }
 
 static ls_nest flow_failed(const char *what, ls_status status) {

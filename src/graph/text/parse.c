@@ -443,8 +443,7 @@ static ls_status parse_graph(ls_parser *parser, ls_graph *parent,
   LS_RETURN_IF_ERROR(
       ls_graph_make(kind, name, parser->runtime, parent, &graph));
   LS_RETURN_IF_ERROR(parse_body(parser, graph));
-  *out_graph = ls_give(&graph);
-  return ls_ok();
+  return ls_hand_over(&graph, out_graph);
 }
 
 // Verifies the graph; a broken rule is the fault of the text, not an internal
@@ -470,8 +469,7 @@ static ls_status parse(ls_parser *parser, ls_graph **out_graph) {
   LS_RETURN_IF_ERROR(ls_graph_ban_by_marks(graph));
   LS_RETURN_IF_ERROR(parse_check(graph));
   ls_graph_give_to_user(graph);
-  *out_graph = ls_give(&graph);
-  return ls_ok();
+  return ls_hand_over(&graph, out_graph);
 }
 
 static void deinit_parser(ls_parser *parser) {

@@ -234,8 +234,7 @@ static ls_status variable_create(const ls_variable_options *options,
   variable->joining = from == START_JOINS;
   LS_RETURN_IF_ERROR(place_variable(variable));
   LS_RETURN_IF_ERROR(give_first_value(variable, options, graph, from, value));
-  *out_variable = ls_give(&variable);
-  return ls_ok();
+  return ls_hand_over(&variable, out_variable);
 }
 
 static ls_status check_possible(const ls_variable_options *options,
@@ -381,9 +380,13 @@ void ls_beside_begin(ls_scope *scope, const ls_variable *variable) {
 }
 
 // ---- Variables of ops ------------------------------------------------------
+ls_variable *ls_node_named_variable(const ls_node *node) {
+  const ls_attr *attr = ls_node_attr(node, LS_ATTR_ID_VARIABLE);
+  return attr != NULL ? (ls_variable *)attr->as.object : NULL;
+}
+
 ls_variable *ls_node_variable(const ls_node *node) {
-  ls_variable *variable =
-      (ls_variable *)ls_node_attr(node, LS_ATTR_ID_VARIABLE)->as.object;
+  ls_variable *variable = ls_node_named_variable(node);
   const ls_attr *copies = variable->num_components > 0
                               ? ls_node_attr_named(node, LS_MARK_CORE_COPIES)
                               : NULL;

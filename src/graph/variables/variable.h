@@ -121,6 +121,8 @@ static inline ls_variable *ls_variable_own(const ls_variable *container,
 // computation, whose ops are lowered into the enclosing graph, it is the
 // component on that replica's core.
 ls_variable *ls_node_variable(const ls_node *node);
+// Returns the variable that an op names, or NULL: that of its container.
+ls_variable *ls_node_named_variable(const ls_node *node);
 // Returns the plain variable for the current thread. For a container: the
 // component of the current replica or update; across replicas the one on the
 // current device, else the first. For a handle: its target.

@@ -162,8 +162,7 @@ ls_tensor ls_variable_constrain(const ls_variable *variable, ls_tensor value) {
 
 ls_status ls_variable_set_slice(ls_variable *variable,
                                 const ls_slice_info *slice) {
-  LS_REQUIRE(variable);
-  LS_REQUIRE(slice);
+  LS_REQUIRE(variable, slice);
   for (size_t i = 0; i < variable->num_components; ++i)
     LS_RETURN_IF_ERROR(ls_variable_set_slice(variable->components[i], slice));
   if (variable->num_components > 0) return ls_ok();

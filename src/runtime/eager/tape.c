@@ -183,8 +183,7 @@ ls_status ls_tape_gradients(ls_tape *tape, ls_nest y, const ls_nest *xs,
 
 // Returns the variable that is read; for a component its container.
 static const ls_variable *whole_of(const ls_node *read) {
-  const ls_variable *variable =
-      (const ls_variable *)ls_node_attr(read, LS_ATTR_ID_VARIABLE)->as.object;
+  const ls_variable *variable = ls_node_named_variable(read);
   return variable->container != NULL ? variable->container : variable;
 }
 
