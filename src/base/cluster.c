@@ -120,8 +120,7 @@ ls_status ls_cluster_find_task(const ls_cluster_spec *spec,
                                const char *task_type, int32_t task_id,
                                ls_cluster_task *out_task) {
   LS_REQUIRE_OUT(out_task);
-  LS_REQUIRE(spec);
-  LS_REQUIRE(task_type);
+  LS_REQUIRE(spec, task_type);
   LS_REQUIRE_ITEMS(spec->jobs, spec->num_jobs);
   LS_RETURN_IF_ERROR(check_spec(spec));
   const size_t count = cluster_count(spec, task_type);

@@ -2,6 +2,7 @@
 // File pool: keeps open the files that are being read, and the most recently
 // read ones. A file that is reopened must be unchanged.
 #include "base/files.h"
+#include "base/threads/locked.h"
 
 struct ls_file_pool {
   ls_object object;
@@ -40,10 +41,7 @@ ls_status ls_file_pool_create(ls_allocator *allocator, int most,
 void ls_file_pool_release(ls_file_pool *pool) { ls_object_release(pool); }
 
 int ls_file_pool_open(ls_file_pool *pool) {
-  ls_mutex_lock(&pool->lock);
-  const int open = pool->open;
-  ls_mutex_unlock(&pool->lock);
-  return open;
+  return LS_LOCKED(&pool->lock, pool->open);
 }
 
 // ---- The list of open files; the pool's lock is held -----------------------

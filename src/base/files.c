@@ -121,7 +121,10 @@ ls_status ls_folder_make_own(ls_runtime *runtime, const char *path) {
 }
 
 // ---- Patterns --------------------------------------------------------------
-bool ls_pattern_is(const char *text) { return strpbrk(text, "*?[") != NULL; }
+// Returns true if a text has pattern characters.
+static bool is_pattern(const char *text) {
+  return strpbrk(text, "*?[") != NULL;
+}
 
 // Returns true if `c` is in the set that begins after '['; moves `*at` past its
 // end. Without a closing ']' the '[' is a plain character.
@@ -258,12 +261,12 @@ ls_status ls_files_match(ls_runtime *runtime, const char *pattern,
   const char *slash = strrchr(pattern, '/');
   const char *last = slash == NULL ? pattern : slash + 1;
   bool is_there = false;
-  if (ls_pattern_is(pattern) && files->list == NULL) return no_parts(pattern);
+  if (is_pattern(pattern) && files->list == NULL) return no_parts(pattern);
   LS_RETURN_IF_ERROR(check_folder(runtime, pattern, last, allocator));
-  if (ls_pattern_is(last))
+  if (is_pattern(last))
     LS_RETURN_IF_ERROR(files->exists(files->user, pattern, &is_there));
   // A file of this very name is meant, and no pattern.
-  if (ls_pattern_is(last) && !is_there)
+  if (is_pattern(last) && !is_there)
     return match_in_folder(runtime, pattern, last, allocator, out_paths,
                            out_count);
   const size_t size = strlen(pattern) + 1;

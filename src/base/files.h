@@ -91,8 +91,6 @@ void ls_file_pool_add(ls_file_pool *pool, ls_file *file);
 // `[a-z]` and `[!a-z]` one of a set (`[*]` is a star). A `*` or `?` at the
 // start does not match a dot, so that hidden files must be named.
 bool ls_pattern_fits(const char *pattern, const char *name);
-// Returns true if a text has pattern characters.
-bool ls_pattern_is(const char *text);
 
 // Lists the regular files that match a path whose last component is a pattern,
 // sorted: one block that the caller owns, texts included. A path without a

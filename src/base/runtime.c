@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runtime: creation, the current one, slots.
 #include "lockstep/runtime.h"
+#include "base/threads/locked.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -423,14 +424,9 @@ ls_status ls_runtime_inputs(ls_runtime *runtime,
 }
 
 size_t ls_runtime_abandoned_calls(ls_runtime *runtime) {
-  ls_runtime_lock(runtime);
-  ls_host_threads *threads = runtime->host_threads;
-  ls_runtime_unlock(runtime);
+  ls_host_threads *threads = LS_RUNTIME_LOCKED(runtime, runtime->host_threads);
   if (threads == NULL) return 0;
-  ls_mutex_lock(&threads->lock);
-  const size_t count = threads->num_abandoned;
-  ls_mutex_unlock(&threads->lock);
-  return count;
+  return LS_LOCKED(&threads->lock, threads->num_abandoned);
 }
 
 int64_t ls_runtime_stall_nanos(const ls_runtime *runtime) {

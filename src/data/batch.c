@@ -291,7 +291,7 @@ static ls_status batch_shape(const batch_dataset *self, size_t leaf,
   return ls_ok();
 }
 
-// Wraps specs as ls_batch_wrap wraps values.
+// Wraps specs as wrap_batch wraps values.
 ls_status ls_batch_set_spec(batch_dataset *self, int64_t rows) {
   ls_dataset *base = &self->base, *input = base->inputs[0];
   const bool pads = self->options.remainder == LS_REMAINDER_PAD;

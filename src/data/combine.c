@@ -254,8 +254,7 @@ static ls_status open_inputs(ls_nest datasets, ls_allocator *allocator,
   LS_OWN_ARRAY_OR_RETURN(allocator, ls_nest, leaves, count);
   LS_OWN_ARRAY_OR_RETURN(allocator, ls_dataset *, inputs, count);
   LS_RETURN_IF_ERROR(find_inputs(datasets, leaves, inputs, count));
-  *out_inputs = ls_give(&inputs);
-  return ls_ok();
+  return ls_hand_over(&inputs, out_inputs);
 }
 
 ls_dataset *ls_dataset_zip(ls_nest datasets) {

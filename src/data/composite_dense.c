@@ -126,8 +126,7 @@ static ls_status make_dense_array(const ls_composite *self, double padding,
   LS_RETURN_IF_ERROR(choose_shape(self, wanted, &shape));
   LS_RETURN_IF_ERROR(ls_array_create(self->spec.type.dtype, shape, &array));
   LS_RETURN_IF_ERROR(copy_values(self, padding, &shape, array));
-  *out = ls_give(&array);
-  return ls_ok();
+  return ls_hand_over(&array, out);
 }
 
 ls_nest ls_nest_to_dense(ls_nest leaf, double padding, const ls_shape *shape) {

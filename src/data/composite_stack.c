@@ -159,6 +159,5 @@ ls_status ls_composite_stack(const ls_nest *leaves, size_t count, int64_t rows,
   LS_RETURN_IF_ERROR(first->spec.kind == LS_LEAF_SPARSE
                          ? stack_sparse(leaves, count, rows, &made)
                          : stack_ragged(leaves, count, rows, &made));
-  *out = ls_give(&made);
-  return ls_ok();
+  return ls_hand_over(&made, out);
 }

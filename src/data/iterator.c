@@ -159,8 +159,7 @@ ls_status ls_iterator_create(ls_dataset *dataset,
   self->work.allocator = allocator;
   self->dataset = ls_dataset_retain(dataset);
   LS_RETURN_IF_ERROR(fill_iterator(self, options != NULL ? options : &none));
-  *out_iterator = ls_give(&self);
-  return ls_ok();
+  return ls_hand_over(&self, out_iterator);
 }
 
 ls_status ls_iterator_let_help(ls_iterator *iterator) {
@@ -180,8 +179,7 @@ ls_dataset *ls_iterator_dataset(const ls_iterator *iterator) {
 
 // ---- Iteration -------------------------------------------------------------
 ls_status ls_iterator_next(ls_iterator *iterator, ls_nest *element) {
-  LS_REQUIRE(element);
-  LS_REQUIRE(iterator);
+  LS_REQUIRE(element, iterator);
   LS_RETURN_IF_ERROR(ls_making_check(&iterator->work));
   ls_runtime *runtime = iterator->work.runtime;
   const int64_t began = ls_runtime_now(runtime);
@@ -319,8 +317,7 @@ static ls_status save_stream(ls_iterator *self, ls_record *record) {
 }
 
 ls_status ls_iterator_save(ls_iterator *iterator, ls_record *record) {
-  LS_REQUIRE(iterator);
-  LS_REQUIRE(record);
+  LS_REQUIRE(iterator, record);
   LS_RETURN_IF_ERROR(ls_making_check(&iterator->work));
   LS_RETURN_IF_ERROR(save_identity(iterator, record));
   LS_RETURN_IF_ERROR(ls_record_set_i64(record, "epoch", iterator->epoch));
@@ -371,8 +368,7 @@ static ls_status restore_stream(ls_iterator *self, const ls_record *record,
 }
 
 ls_status ls_iterator_restore(ls_iterator *iterator, const ls_record *record) {
-  LS_REQUIRE(iterator);
-  LS_REQUIRE(record);
+  LS_REQUIRE(iterator, record);
   LS_RETURN_IF_ERROR(ls_making_check(&iterator->work));
   int64_t epoch = 0, position = 0;
   LS_RETURN_IF_ERROR(check_identity(iterator, record));
@@ -401,8 +397,7 @@ ls_status ls_iterator_restore(ls_iterator *iterator, const ls_record *record) {
 
 // ---- Statistics ------------------------------------------------------------
 ls_status ls_iterator_get_stats(ls_iterator *iterator, ls_iterator_stats *out) {
-  LS_REQUIRE(iterator);
-  LS_REQUIRE(out);
+  LS_REQUIRE(iterator, out);
   ls_work *work = &iterator->work;
   *out = (ls_iterator_stats){.elements = iterator->elements,
                              .waited_nanos = iterator->waited_nanos,

@@ -2,6 +2,8 @@
 // A list of threads that wait while they make an element. From it follows which
 // iterators wait for which: every iterator that the thread makes an element for
 // waits for the one that the thread waits for.
+#include "base/memory/list.h"
+#include "base/threads/locked.h"
 #include "data/work.h"
 
 #include "base/runtime_internal.h"
@@ -67,10 +69,7 @@ static bool is_circle(ls_making *own, const ls_work *work) {
 
 static bool waits_for_this_thread(const ls_work *work) {
   if (ls_this_thread.work.making == NULL) return false;
-  ls_mutex_lock(&waits_lock);
-  const bool circle = is_circle(ls_this_thread.work.making, work);
-  ls_mutex_unlock(&waits_lock);
-  return circle;
+  return LS_LOCKED(&waits_lock, is_circle(ls_this_thread.work.making, work));
 }
 
 static ls_status refuse_circle(const ls_work *work) {
@@ -131,9 +130,6 @@ void ls_making_end_wait(const ls_work *work) {
   ls_making *own = find_waiting(work);
   if (own == NULL) return;
   ls_mutex_lock(&waits_lock);
-  ls_making **at = &waits;
-  while (*at != own)
-    at = &(*at)->next_wait;
-  *at = own->next_wait;
+  LS_UNLINK(&waits, own, next_wait);
   ls_mutex_unlock(&waits_lock);
 }

@@ -148,9 +148,10 @@ static ls_nest make_ids(int64_t rows, const int64_t *ids, size_t count) {
   return nest;
 }
 
-// Returns the tuple (element, mask, ids), or only its requested parts.
-ls_nest ls_batch_wrap(const ls_batch_dataset *self, ls_nest element,
-                      int64_t rows, const int64_t *ids, size_t count) {
+// Returns (element, mask, ids), or those of them that the options request;
+// takes the element, which has `rows` rows, over.
+static ls_nest wrap_batch(const ls_batch_dataset *self, ls_nest element,
+                          int64_t rows, const int64_t *ids, size_t count) {
   const bool pads = self->options.remainder == LS_REMAINDER_PAD;
   if (!pads && !self->options.ids) return element;
   if (!self->options.ids) return LS_TUPLE(element, make_mask(rows, count));
@@ -182,6 +183,5 @@ ls_status ls_batch_stack(const ls_batch_dataset *self, const ls_nest *elements,
   }
   const ls_nest packed = ls_nest_pack(input->structure, stacked.items, leaves);
   stacked.count = 0;  // The packed nest owns the arrays.
-  return ls_element_replace(ls_batch_wrap(self, packed, rows, ids, count),
-                            batch);
+  return ls_element_replace(wrap_batch(self, packed, rows, ids, count), batch);
 }

@@ -93,11 +93,6 @@ LS_MUST_USE ls_status ls_batch_copy_lists(ls_batch_dataset *self);
 LS_MUST_USE ls_status ls_batch_set_spec(ls_batch_dataset *self, int64_t rows);
 void ls_batch_destroy(ls_dataset *dataset);
 
-// Returns (element, mask, ids), or those of them that the options request;
-// takes the element, which has `rows` rows, over.
-ls_nest ls_batch_wrap(const ls_batch_dataset *self, ls_nest element,
-                      int64_t rows, const int64_t *ids, size_t count);
-
 // Stage classes of the data sets.
 extern const ls_stage_class ls_take_stage, ls_skip_stage, ls_shard_stage;
 extern const ls_stage_class ls_repeat_stage, ls_shuffle_stage, ls_map_stage;

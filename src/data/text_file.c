@@ -118,8 +118,7 @@ static ls_status open_text(const char *const *paths, size_t num_paths,
     return ls_status_annotate(status, "it is the first of %zu files",
                               num_paths);
   LS_RETURN_IF_ERROR(status);
-  *out_file = ls_give(&self);
-  return ls_ok();
+  return ls_hand_over(&self, out_file);
 }
 
 static ls_status refuse_null(const char *const *paths, size_t num_paths) {

@@ -91,15 +91,17 @@ static void write_numbers(ls_text *text, const int64_t *values, size_t count,
   ls_text_append_char(text, end);
 }
 
-void ls_hlo_list(ls_text *text, const int64_t *values, size_t count) {
+// Appends a list: "[1, 2]".
+static void append_list(ls_text *text, const int64_t *values, size_t count) {
   ls_text_append_char(text, '[');
   write_numbers(text, values, count, ']');
 }
 
-void ls_hlo_attr(ls_text *text, const char *key, const int64_t *values,
-                 size_t count) {
+// Appends a list attribute: ", key = [1, 2]".
+static void append_attr(ls_text *text, const char *key, const int64_t *values,
+                        size_t count) {
   ls_text_append_format(text, ", %s = ", key);
-  ls_hlo_list(text, values, count);
+  append_list(text, values, count);
 }
 
 // Appends an array attribute: "key = array<i64: 1, 2>".
@@ -241,14 +243,14 @@ static void broadcast(ls_emitter *e, ls_emitted x, ls_emitted out) {
   for (int i = 0; i < rank; ++i)
     dims[i] = i + more;
   ls_text *text = ls_hlo_begin(e, "stablehlo.broadcast_in_dim", &x, 1, out);
-  ls_hlo_attr(text, "dims", dims, (size_t)rank);
+  append_attr(text, "dims", dims, (size_t)rank);
   ls_hlo_finish(e, &x, 1, out);
 }
 
 static void transpose(ls_emitter *e, ls_emitted x, const int64_t *permutation,
                       ls_emitted out) {
   ls_text *text = ls_hlo_begin(e, "stablehlo.transpose", &x, 1, out);
-  ls_hlo_attr(text, "dims", permutation, (size_t)rank_of(e, x));
+  append_attr(text, "dims", permutation, (size_t)rank_of(e, x));
   ls_hlo_finish(e, &x, 1, out);
 }
 
@@ -275,9 +277,9 @@ static bool pad(ls_emitter *e, ls_emitted x, ls_emitted value,
   const ls_emitted in[] = {x, value};
   const size_t rank = (size_t)rank_of(e, x);
   ls_text *text = ls_hlo_begin(e, "stablehlo.pad", in, 2, out);
-  ls_hlo_attr(text, "low", low, rank);
-  ls_hlo_attr(text, "high", high, rank);
-  ls_hlo_attr(text, "interior", interior, rank);
+  append_attr(text, "low", low, rank);
+  append_attr(text, "high", high, rank);
+  append_attr(text, "interior", interior, rank);
   ls_hlo_finish(e, in, 2, out);
   return true;
 }
@@ -292,7 +294,7 @@ static void concatenate(ls_emitter *e, const ls_emitted *in, size_t count,
 static void reverse(ls_emitter *e, ls_emitted x, const int64_t *axes,
                     size_t count, ls_emitted out) {
   ls_text *text = ls_hlo_begin(e, "stablehlo.reverse", &x, 1, out);
-  ls_hlo_attr(text, "dims", axes, count);
+  append_attr(text, "dims", axes, count);
   ls_hlo_end(e, out);
 }
 
@@ -316,9 +318,9 @@ static void gather(ls_emitter *e, ls_emitted x, ls_emitted indices,
   ls_text *text = ls_hlo_begin(e, "\"stablehlo.gather\"(", in, 2, out);
   ls_text_append(text, ") <{dimension_numbers = #stablehlo.gather<");
   ls_text_append(text, "offset_dims = ");
-  ls_hlo_list(text, offsets, count);
-  ls_hlo_attr(text, "collapsed_slice_dims", &axis, 1);
-  ls_hlo_attr(text, "start_index_map", &axis, 1);
+  append_list(text, offsets, count);
+  append_attr(text, "collapsed_slice_dims", &axis, 1);
+  append_attr(text, "start_index_map", &axis, 1);
   ls_text_append_format(text, ", index_vector_dim = %lld>, ", (long long)rank);
   append_array(text, "slice_sizes", sizes, (size_t)dims.rank);
   ls_text_append(text, ", indices_are_sorted = false}>");
@@ -335,7 +337,7 @@ static void dynamic_slice(ls_emitter *e, ls_emitted x, const ls_emitted *starts,
   for (int32_t i = 0; i < dims.rank; ++i)
     sizes[i] = dims.dim[i].offset;
   ls_text *text = ls_hlo_begin(e, "stablehlo.dynamic_slice", in, rank + 1, out);
-  ls_hlo_attr(text, "sizes", sizes, rank);
+  append_attr(text, "sizes", sizes, rank);
   ls_hlo_finish(e, in, rank + 1, out);
 }
 
@@ -397,7 +399,7 @@ static bool reduce(ls_emitter *e, uint16_t op, ls_emitted x,
   ls_hlo_name(ls_hlo_of(e), in[1]);
   ls_text_append_format(text,
                         ") applies stablehlo.%s across dimensions = ", name);
-  ls_hlo_list(text, axes, count);
+  append_list(text, axes, count);
   ls_hlo_finish(e, in, 2, out);
   return true;
 }
@@ -424,13 +426,13 @@ static void write_dot(ls_emitter *e, const ls_emitted *in, size_t num_batch,
     batch[i] = (int64_t)i;
   ls_text *text = ls_hlo_begin(e, "stablehlo.dot_general", in, 2, out);
   if (num_batch > 0) {
-    ls_hlo_attr(text, "batching_dims", batch, num_batch);
+    append_attr(text, "batching_dims", batch, num_batch);
     ls_text_append(text, " x ");
-    ls_hlo_list(text, batch, num_batch);
+    append_list(text, batch, num_batch);
   }
-  ls_hlo_attr(text, "contracting_dims", left, count);
+  append_attr(text, "contracting_dims", left, count);
   ls_text_append(text, " x ");
-  ls_hlo_list(text, right, count);
+  append_list(text, right, count);
   const char *precision = precision_of(e);
   ls_text_append_format(text, ", precision = [%s, %s]", precision, precision);
   ls_hlo_finish(e, in, 2, out);
@@ -481,11 +483,11 @@ static bool write_convolution(ls_emitter *e, ls_emitted x, ls_emitted w,
   ls_text_append(text, "->");
   places(text, "b", window->rank, "f");
   ls_text_append(text, ", window = {stride = ");
-  ls_hlo_list(text, window->strides, rank);
+  append_list(text, window->strides, rank);
   ls_text_append(text, ", pad = ");
   padding(text, window, false);
-  ls_hlo_attr(text, "lhs_dilate", window->input_dilations, rank);
-  ls_hlo_attr(text, "rhs_dilate", window->dilations, rank);
+  append_attr(text, "lhs_dilate", window->input_dilations, rank);
+  append_attr(text, "rhs_dilate", window->dilations, rank);
   const char *precision = precision_of(e);
   ls_text_append_format(text,
                         "} {batch_group_count = 1 : i64, feature_group_count "

@@ -35,11 +35,6 @@ void ls_hlo_types(ls_emitter *e, const ls_emitted *in, size_t count);
 void ls_hlo_end(ls_emitter *e, ls_emitted out);
 void ls_hlo_finish(ls_emitter *e, const ls_emitted *in, size_t count,
                    ls_emitted out);
-// Appends a list: "[1, 2]".
-void ls_hlo_list(ls_text *text, const int64_t *values, size_t count);
-// Appends a list attribute: ", key = [1, 2]".
-void ls_hlo_attr(ls_text *text, const char *key, const int64_t *values,
-                 size_t count);
 
 // Appends a region that combines two scalars by an elementwise op, or returns
 // the second one, and ends the op that has it: "> ({ ... })".

@@ -47,14 +47,15 @@ ls_status ls_ranks_gather(ls_ranks *ranks, void *all, size_t size) {
   return ls_ranks_exchange(ranks, &piece, 1);
 }
 
-ls_status ls_ranks_send_from(ls_ranks *ranks, int32_t from, void *data,
-                             size_t size) {
+// Broadcasts the bytes of a rank.
+static ls_status send_from(ls_ranks *ranks, int32_t from, void *data,
+                           size_t size) {
   const ls_exchange_piece piece = {data, size, from, LS_EACH_RANK};
   return ls_ranks_exchange(ranks, &piece, 1);
 }
 
 ls_status ls_ranks_send(ls_ranks *ranks, void *data, size_t size) {
-  return ls_ranks_send_from(ranks, 0, data, size);
+  return send_from(ranks, 0, data, size);
 }
 
 ls_status ls_ranks_send_text(ls_ranks *ranks, int32_t from, const char *own,
@@ -62,14 +63,13 @@ ls_status ls_ranks_send_text(ls_ranks *ranks, int32_t from, const char *own,
   const bool sends = (size_t)from == ls_ranks_own(ranks);
   uint64_t size = sends ? strlen(own) + 1 : 0;
   *out_text = NULL;
-  LS_RETURN_IF_ERROR(ls_ranks_send_from(ranks, from, &size, sizeof(size)));
+  LS_RETURN_IF_ERROR(send_from(ranks, from, &size, sizeof(size)));
   LS_OWN_MEMORY(ranks->allocator, char, text) =
       ls_allocate(ranks->allocator, (size_t)size);
   LS_RETURN_IF_NO_MEMORY(text);
   if (sends) memcpy(text, own, (size_t)size);
-  LS_RETURN_IF_ERROR(ls_ranks_send_from(ranks, from, text, (size_t)size));
-  *out_text = ls_give(&text);
-  return ls_ok();
+  LS_RETURN_IF_ERROR(send_from(ranks, from, text, (size_t)size));
+  return ls_hand_over(&text, out_text);
 }
 
 static ls_status gather_words(ls_ranks *ranks, struct ls_rank_word own) {
@@ -86,7 +86,9 @@ ls_status ls_ranks_any(ls_ranks *ranks, bool own, bool *out_any) {
   return ls_ok();
 }
 
-ls_status ls_ranks_fail(ls_ranks *ranks, ls_status failure) {
+// Waits until all ranks know a failure, and returns it: what one does
+// afterwards must not fail another in other words.
+static ls_status wait_and_fail(ls_ranks *ranks, ls_status failure) {
   bool any = false;
   ls_status_free(ls_ranks_any(ranks, false, &any));
   return failure;
@@ -190,9 +192,9 @@ static ls_status find_difference(ls_ranks *ranks, size_t other,
   const bool is_last =
       a[strcspn(a, "\n")] == '\0' || a[strcspn(a, "\n") + 1] == '\0';
   if (facts->describe == NULL || !is_last)
-    return ls_ranks_fail(ranks, describe_fact(facts, other, a, b));
+    return wait_and_fail(ranks, describe_fact(facts, other, a, b));
   LS_RETURN_IF_ERROR(bring_texts(ranks, other, facts->details, &details));
-  return ls_ranks_fail(ranks,
+  return wait_and_fail(ranks,
                        facts->describe(facts->verb, (int32_t)other,
                                        details.texts[0], details.texts[1]));
 }
@@ -207,7 +209,7 @@ ls_status ls_ranks_compare(ls_ranks *ranks, ls_status own,
       gather_failures(ranks, own, (struct ls_rank_word){.number = hash});
   if (!ls_status_is_ok(sent)) return ls_status_join(own, sent);
   own = find_failure(ranks, own);
-  if (!ls_status_is_ok(own)) return ls_ranks_fail(ranks, own);
+  if (!ls_status_is_ok(own)) return wait_and_fail(ranks, own);
   const size_t other = find_other(ranks);
   return other == 0 ? ls_ok() : find_difference(ranks, other, facts);
 }

@@ -42,10 +42,8 @@ LS_MUST_USE ls_status ls_ranks_agree_on(ls_ranks *ranks, ls_status own,
                                         uint64_t number, const char *noun);
 // Returns true in `*out_any` if `own` is true on a rank.
 LS_MUST_USE ls_status ls_ranks_any(ls_ranks *ranks, bool own, bool *out_any);
-// Broadcasts the bytes of rank 0, or of another.
+// Broadcasts the bytes of rank 0.
 LS_MUST_USE ls_status ls_ranks_send(ls_ranks *ranks, void *data, size_t size);
-LS_MUST_USE ls_status ls_ranks_send_from(ls_ranks *ranks, int32_t from,
-                                         void *data, size_t size);
 // Copies a text of rank `from`, which is `own` there, to all. The caller frees
 // it.
 LS_MUST_USE ls_status ls_ranks_send_text(ls_ranks *ranks, int32_t from,
@@ -57,9 +55,6 @@ LS_MUST_USE ls_status ls_ranks_gather(ls_ranks *ranks, void *all, size_t size);
 LS_MUST_USE ls_status ls_ranks_exchange(ls_ranks *ranks,
                                         const ls_exchange_piece *pieces,
                                         size_t count);
-// Waits until all ranks know a failure, and returns it: what one does
-// afterwards must not fail another in other words.
-LS_MUST_USE ls_status ls_ranks_fail(ls_ranks *ranks, ls_status failure);
 
 // ---- Comparing -------------------------------------------------------------
 // Facts that are the same on all ranks.

@@ -3,6 +3,7 @@
 // Exchanges under way: which bytes of which message belong to which piece.
 #include <string.h>
 
+#include "base/memory/list.h"
 #include "net/exchanger.h"
 
 // A message that came before its exchange was started.
@@ -85,10 +86,7 @@ static void drop_transfers(ls_exchanger *self, ls_flight *flight) {
 }
 
 void ls_flight_retire(ls_exchanger *self, ls_flight *flight) {
-  ls_flight **at = &self->flights;
-  while (*at != flight)
-    at = &(*at)->next;
-  *at = flight->next;
+  LS_UNLINK(&self->flights, flight, next);
   flight->failed = INT64_MIN / 2;  // Long ago.
   drop_transfers(self, flight);
   ls_status_free(flight->failure);

@@ -4,6 +4,7 @@
 // process.
 #include <string.h>
 
+#include "base/memory/list.h"
 #include "base/require.h"
 #include "net/standin.h"
 
@@ -124,10 +125,7 @@ static ls_status move_data(ls_wire *wire, int32_t peer, bool sends,
 static void leave_parcel(ls_standin *self, ls_parcel *left) {
   if (--left->owners > 0) return;
   if (!left->is_copied) {
-    ls_parcel **at = &self->parcels;
-    while (*at != left)
-      at = &(*at)->next;
-    *at = left->next;
+    LS_UNLINK(&self->parcels, left, next);
   }
   ls_release(self->allocator, left);
 }

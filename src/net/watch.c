@@ -9,6 +9,7 @@
 #include "base/plain.h"
 #include "base/runtime_internal.h"
 #include "base/text.h"
+#include "base/threads/locked.h"
 #include "net/exchanger.h"
 
 #define MILLIS INT64_C(1000000)
@@ -65,10 +66,7 @@ static bool goes_on(ls_exchanger *self) {
 }
 
 static int64_t get_stall(ls_exchanger *self) {
-  ls_mutex_lock(&self->services_lock);
-  const int64_t stall = self->services.stall;
-  ls_mutex_unlock(&self->services_lock);
-  return stall;
+  return LS_LOCKED(&self->services_lock, self->services.stall);
 }
 
 // ---- Beats -----------------------------------------------------------------

@@ -111,7 +111,6 @@ void ls_hlo_read_op(ls_hlo_reader *r, ls_hlo_op *o);
 // attributes of the op, too.
 void ls_hlo_read_attrs(ls_hlo_reader *r, ls_hlo_op *o, const char *end,
                        int depth);
-void ls_hlo_skip_location(ls_hlo_reader *r);
 
 // ---- Files (hlo_file.c) ----------------------------------------------------
 // Reads a text, and its weights in a file beside it.

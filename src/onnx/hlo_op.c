@@ -123,7 +123,6 @@ static void take_comparison(ls_hlo_op *o, const char *text) {
   o->is_total |= strcmp(text, "TOTALORDER") == 0;
 }
 
-// Reads "NAME = VALUE, ..." up to a bracket.
 void ls_hlo_read_attrs(ls_hlo_reader *r, ls_hlo_op *o, const char *end,
                        int depth) {
   while (!ls_hlo_is(r, end) && r->now.kind != LS_HLO_END) {
@@ -140,6 +139,12 @@ void ls_hlo_read_attrs(ls_hlo_reader *r, ls_hlo_op *o, const char *end,
   ls_hlo_expect(r, end);
 }
 
+static void skip_location(ls_hlo_reader *r) {
+  if (!ls_hlo_accept(r, "loc")) return;
+  if (!ls_hlo_is(r, "(")) LS_HLO_EXPECTED(r, "loc(...)");
+  ls_hlo_skip_brackets(r);
+}
+
 // ---- Regions ---------------------------------------------------------------
 // Describes a region by its ops, such as "maximum".
 static void read_summary(ls_hlo_reader *r, ls_hlo_op *o) {
@@ -147,7 +152,7 @@ static void read_summary(ls_hlo_reader *r, ls_hlo_op *o) {
   int64_t depth = 0;
   do {
     if (ls_hlo_is(r, "loc")) {
-      ls_hlo_skip_location(r);
+      skip_location(r);
       continue;
     }
     const char *word = r->now.text, *dot = memchr(word, '.', r->now.size);
@@ -202,12 +207,6 @@ static void read_types(ls_hlo_reader *r, ls_hlo_op *o, size_t num_results) {
     o->types += o->num_types - num_results;
     o->num_types = num_results;
   }
-}
-
-void ls_hlo_skip_location(ls_hlo_reader *r) {
-  if (!ls_hlo_accept(r, "loc")) return;
-  if (!ls_hlo_is(r, "(")) LS_HLO_EXPECTED(r, "loc(...)");
-  ls_hlo_skip_brackets(r);
 }
 
 // Reads an operand, or a name in a loop's regions: "%i = %0".
@@ -265,7 +264,7 @@ static void read_tail(ls_hlo_reader *r, ls_hlo_op *o, size_t num_results) {
     } else if (ls_hlo_is(r, "dense")) {
       o->array = ls_hlo_read_dense(r, &o->array_type);
       add_type(r, o, o->array_type);
-      ls_hlo_skip_location(r);
+      skip_location(r);
       has_types = true;
     } else if (r->now.kind == LS_HLO_SYMBOL) {
       o->callee = ls_hlo_text(r);
@@ -285,7 +284,7 @@ static void read_tail(ls_hlo_reader *r, ls_hlo_op *o, size_t num_results) {
       read_region(r, o);
     } else if (depth == 0 && ls_hlo_accept(r, ":")) {
       read_types(r, o, num_results);
-      ls_hlo_skip_location(r);
+      skip_location(r);
       has_types = true;
     } else if (r->now.kind == LS_HLO_MARK && strchr("(<)>,", *r->now.text)) {
       const char mark = *r->now.text;
@@ -297,7 +296,7 @@ static void read_tail(ls_hlo_reader *r, ls_hlo_op *o, size_t num_results) {
                       o->type);
     }
   }
-  ls_hlo_skip_location(r);
+  skip_location(r);
   if (!has_types) LS_HLO_EXPECTED(r, "':' and the types of op %s", o->type);
 }
 

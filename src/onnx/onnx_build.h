@@ -112,8 +112,6 @@ const ls_onnx_known *ls_onnx_list_of(ls_onnx_build *b, const char *name,
 static inline int64_t ls_onnx_clamp(int64_t i, int64_t low, int64_t high) {
   return i < low ? low : (i > high ? high : i);
 }
-// Inserts a dimension of size 1.
-ls_tensor ls_onnx_insert_axis(ls_onnx_build *b, ls_tensor x, int axis);
 // Returns an axis from 0 on; refuses one that is out of range.
 int ls_onnx_axis(ls_onnx_build *b, int64_t axis, int32_t rank);
 

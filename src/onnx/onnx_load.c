@@ -173,8 +173,7 @@ ls_status ls_onnx_load(const char *path, const ls_onnx_options *options,
   LS_RETURN_IF_ERROR(
       ls_onnx_file_open(ls_runtime_current(), path, &self->file));
   LS_RETURN_IF_ERROR(load_all(self, options));
-  *out_onnx = ls_give(&self);
-  return ls_ok();
+  return ls_hand_over(&self, out_onnx);
 }
 
 ls_status ls_onnx_decode(const char *path, const void *data, size_t size,
@@ -185,8 +184,7 @@ ls_status ls_onnx_decode(const char *path, const void *data, size_t size,
   LS_RETURN_IF_ERROR(
       ls_onnx_file_decode(ls_runtime_current(), path, data, size, &self->file));
   LS_RETURN_IF_ERROR(load_all(self, NULL));
-  *out_onnx = ls_give(&self);
-  return ls_ok();
+  return ls_hand_over(&self, out_onnx);
 }
 
 void ls_onnx_destroy(ls_onnx *onnx) {

@@ -42,7 +42,8 @@ void ls_onnx_make_reduce(ls_onnx_build *b) {
   ls_onnx_give(b, 0, strcmp(kind, "L2") == 0 ? ls_sqrt(x) : x);
 }
 
-ls_tensor ls_onnx_insert_axis(ls_onnx_build *b, ls_tensor x, int axis) {
+// Inserts a dimension of size 1.
+static ls_tensor insert_axis(ls_onnx_build *b, ls_tensor x, int axis) {
   ls_onnx_number dims[LS_MAX_RANK + 1];
   ls_onnx_dims(x, dims);
   const int32_t rank = ls_tensor_shape(x).rank;
@@ -62,7 +63,7 @@ void ls_onnx_make_arg(ls_onnx_build *b) {
   ls_tensor y = is_max ? ls_argmax(x, axis) : ls_argmin(x, axis);
   y = ls_convert(y, LS_DTYPE_I64);
   const bool keep = ls_onnx_attr_int(b, "keepdims", 1) != 0;
-  ls_onnx_give(b, 0, keep ? ls_onnx_insert_axis(b, y, axis) : y);
+  ls_onnx_give(b, 0, keep ? insert_axis(b, y, axis) : y);
 }
 
 void ls_onnx_make_top_k(ls_onnx_build *b) {
@@ -109,8 +110,8 @@ void ls_onnx_make_matmul(ls_onnx_build *b) {
     LS_ONNX_REFUSE(b, "a product of scalars, or of unknown ranks");
     return;
   }
-  if (rank == 1) x = ls_onnx_insert_axis(b, x, 0);
-  if (other == 1) y = ls_onnx_insert_axis(b, y, 1);
+  if (rank == 1) x = insert_axis(b, x, 0);
+  if (other == 1) y = insert_axis(b, y, 1);
   if (other > 2) {
     const ls_tensor wide = with_leading(b, x, y);
     y = with_leading(b, y, x);
@@ -271,7 +272,7 @@ static ls_tensor join_directions(recurrence *r, const ls_tensor *parts,
                                  size_t count, int axis) {
   ls_tensor made[2];
   for (size_t i = 0; i < count; ++i)
-    made[i] = ls_onnx_insert_axis(r->b, parts[i], axis);
+    made[i] = insert_axis(r->b, parts[i], axis);
   return ls_concatenate(made, count, axis);
 }
 

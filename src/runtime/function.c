@@ -163,8 +163,7 @@ ls_status ls_function_create(const ls_function_options *options,
   LS_RETURN_IF_ERROR(ls_mutex_init(&function->lock));
   function->options = *options;
   function->options.name = function->name;
-  *out_function = ls_give(&function);
-  return ls_ok();
+  return ls_hand_over(&function, out_function);
 }
 
 LS_COUNTED(ls_function)

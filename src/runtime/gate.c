@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/gate.h"
 
+#include "base/memory/list.h"
 #include "base/runtime_internal.h"
+#include "base/threads/locked.h"
 #include "base/threads/thread_state.h"
 #include "base/trace.h"
 
@@ -157,10 +159,7 @@ static ls_status check_parents(const ls_gate *gate, const ls_access *access) {
 }
 
 static void take_off(ls_gate *gate, ls_access *access) {
-  ls_access **at = &gate->first;
-  while (*at != access)
-    at = &(*at)->next;
-  *at = access->next;
+  LS_UNLINK(&gate->first, access, next);
   if (gate->first == NULL)
     __atomic_store_n(&gate->who, NULL, __ATOMIC_RELEASE);
   else
@@ -185,10 +184,7 @@ static ls_status enter_crowd(ls_gate *gate, ls_access *access) {
   access->parent = ls_this_thread.work.run;
   if (access->hold == LS_HOLD_TAKING)
     access->run = __atomic_add_fetch(&last_run, 1, __ATOMIC_RELAXED);
-  ls_mutex_lock(&gate->lock);
-  const ls_status status = join_crowd(gate, access);
-  ls_mutex_unlock(&gate->lock);
-  return status;
+  return LS_LOCKED(&gate->lock, join_crowd(gate, access));
 }
 
 // Enters if the gate is empty. Retries once if another access is in, which may

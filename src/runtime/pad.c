@@ -42,8 +42,7 @@ ls_status ls_padded_inputs_create(const ls_program *program,
   p->program = program;
   p->allocator = allocator;
   LS_RETURN_IF_ERROR(pad_make_room(p));
-  *out = ls_give(&p);
-  return ls_ok();
+  return ls_hand_over(&p, out);
 }
 
 void ls_padded_inputs_destroy(ls_padded_inputs *p) {

@@ -120,8 +120,7 @@ ls_status ls_plan_create(const ls_lower_request *request, ls_store *store,
   LS_RETURN_IF_ERROR(
       ls_result_map_init(&plan->results, allocator, request->num_fetches));
   LS_RETURN_IF_ERROR(compile_gathered(plan, request, precompiled, memory));
-  *out_plan = ls_give(&plan);
-  return ls_ok();
+  return ls_hand_over(&plan, out_plan);
 }
 
 // ---- Running ---------------------------------------------------------------

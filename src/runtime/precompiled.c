@@ -287,6 +287,5 @@ ls_status ls_plan_from_precompiled(const ls_precompiled *list,
   plan->allocator = list->allocator;
   plan->store = list->plan->store;
   LS_RETURN_IF_ERROR(share_plan(list, request, plan));
-  *out_plan = ls_give(&plan);
-  return ls_ok();
+  return ls_hand_over(&plan, out_plan);
 }

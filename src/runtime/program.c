@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "base/threads/locked.h"
 #include "runtime/compiled.h"
 
 #include "base/runtime_internal.h"
@@ -196,8 +197,7 @@ static ls_status compile(ls_backend *backend, ls_program *program,
   LS_RETURN_IF_ERROR(make_executable(compiled));
   compiled->compile_nanos = ls_runtime_now(backend->runtime) - began;
   LS_RETURN_IF_ERROR(check_launches(compiled));
-  *out_compiled = ls_give(&compiled);
-  return ls_ok();
+  return ls_hand_over(&compiled, out_compiled);
 }
 
 // Retains a program from the cache; NULL if its last reference is already gone.
@@ -225,8 +225,7 @@ static ls_status find_or_compile(ls_runtime_state *state, ls_backend *backend,
   LS_RETURN_IF_NO_MEMORY(
       made->key != NULL &&
       ls_map_insert(&state->programs, key->data, key->size, made));
-  *out_compiled = ls_give(&made);
-  return ls_ok();
+  return ls_hand_over(&made, out_compiled);
 }
 
 static ls_status lower_and_compile(ls_runtime *runtime,
@@ -240,11 +239,8 @@ static ls_status lower_and_compile(ls_runtime *runtime,
   LS_RETURN_IF_ERROR(ls_lower(backend, request, &program));
   LS_OWN(ls_text, key) = {.allocator = state->allocator};
   LS_RETURN_IF_ERROR(cache_key(program, &key));
-  ls_runtime_lock(runtime);
-  const ls_status status =
-      find_or_compile(state, backend, program, &key, out_compiled);
-  ls_runtime_unlock(runtime);
-  return status;
+  return LS_RUNTIME_LOCKED(
+      runtime, find_or_compile(state, backend, program, &key, out_compiled));
 }
 
 ls_status ls_compile(ls_runtime *runtime, const ls_lower_request *request,

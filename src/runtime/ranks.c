@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "base/threads/locked.h"
 #include "base/trace.h"
 #include "base/values/array_internal.h"
 #include "base/values/digest.h"
@@ -176,11 +177,9 @@ static ls_status note_compared(ls_runtime_state *state, const compared_key *key,
 
 static bool was_compared(ls_runtime *runtime, const compared_key *key) {
   const ls_runtime_state *state = ls_runtime_slot(runtime, LS_SLOT_RUNTIME);
-  ls_runtime_lock(runtime);
-  const bool was =
-      state != NULL && ls_map_has(&state->compared, key, sizeof(*key));
-  ls_runtime_unlock(runtime);
-  return was;
+  return LS_RUNTIME_LOCKED(runtime,
+                           state != NULL &&
+                               ls_map_has(&state->compared, key, sizeof(*key)));
 }
 
 // A program whose comparison failed is compared again: the failure of the
@@ -195,9 +194,8 @@ static ls_status compare_new(const comparison *self, ls_runtime_state *state,
                              const compared_key *key) {
   bool is_new = false;
   uint64_t number = 0;
-  ls_runtime_lock(state->runtime);
-  ls_status status = note_compared(state, key, &is_new, &number);
-  ls_runtime_unlock(state->runtime);
+  ls_status status = LS_RUNTIME_LOCKED(
+      state->runtime, note_compared(state, key, &is_new, &number));
   LS_RETURN_IF_ERROR(status);
   if (!is_new) return ls_ok();
   const int64_t began = ls_runtime_now(state->runtime);

@@ -3,6 +3,7 @@
 // Sessions: a run is a function made of a pruned graph. Fetches and feeds with
 // their types are the signature, and programs come from the common cache.
 #include "lockstep/session.h"
+#include "base/threads/locked.h"
 
 #include "base/require.h"
 #include "base/runtime_internal.h"
@@ -105,8 +106,7 @@ ls_status ls_session_create_with(ls_graph *graph,
   LS_RETURN_IF_ERROR(ls_condition_init(&session->idle));
   LS_RETURN_IF_ERROR(ls_cancel_create(session->runtime, &session->closing));
   LS_RETURN_IF_ERROR(ls_store_create(session->runtime, &session->store));
-  *out_session = ls_give(&session);
-  return ls_ok();
+  return ls_hand_over(&session, out_session);
 }
 
 static void free_session(ls_session *session) {
@@ -339,17 +339,13 @@ static ls_status find_or_make_plan(request *r, const ls_text *key,
     LS_RETURN_IF_NO_MEMORY(
         ls_map_insert(&session->plans, key->data, key->size, plan));
   }
-  *out_plan = ls_give(&plan);
-  return ls_ok();
+  return ls_hand_over(&plan, out_plan);
 }
 
 static ls_status find_plan(request *r, ls_plan **out_plan) {
   LS_OWN(ls_text, key) = {0};
   LS_RETURN_IF_ERROR(plan_key(r, &key));
-  ls_mutex_lock(&r->session->lock);
-  const ls_status status = find_or_make_plan(r, &key, out_plan);
-  ls_mutex_unlock(&r->session->lock);
-  return status;
+  return LS_LOCKED(&r->session->lock, find_or_make_plan(r, &key, out_plan));
 }
 
 // Reads the graph's global step, if it has one: random draws depend on it.
@@ -465,8 +461,7 @@ ls_status ls_session_close(ls_session *session) {
 ls_status ls_session_run(ls_session *session, ls_nest fetches,
                          const ls_feed *feeds, size_t num_feeds,
                          ls_nest *results) {
-  LS_REQUIRE(results);
-  LS_REQUIRE(session);
+  LS_REQUIRE(results, session);
   LS_REQUIRE_ITEMS(feeds, num_feeds);
   LS_RETURN_IF_ERROR(ls_graph_error(session->graph));
   request r = {.session = session};
@@ -492,16 +487,13 @@ ls_status ls_session_run(ls_session *session, ls_nest fetches,
 ls_status ls_session_variable_value(ls_session *session, ls_variable *variable,
                                     ls_array **out_array) {
   LS_REQUIRE_OUT(out_array);
-  LS_REQUIRE(session);
-  LS_REQUIRE(variable);
+  LS_REQUIRE(session, variable);
   return ls_store_read(session->store, variable, out_array);
 }
 
 ls_status ls_session_set_variable_value(ls_session *session,
                                         ls_variable *variable,
                                         const ls_array *array) {
-  LS_REQUIRE(session);
-  LS_REQUIRE(variable);
-  LS_REQUIRE(array);
+  LS_REQUIRE(session, variable, array);
   return ls_store_write(session->store, variable, array);
 }

@@ -2,6 +2,7 @@
 #include "runtime/store.h"
 
 #include "base/runtime_internal.h"
+#include "base/threads/locked.h"
 #include "base/values/array_internal.h"
 #include "runtime/program.h"
 
@@ -55,8 +56,7 @@ ls_status ls_store_create(ls_runtime *runtime, ls_store **out_store) {
   LS_RETURN_IF_ERROR(ls_mutex_init(&store->lock));
   LS_RETURN_IF_ERROR(ls_gate_init(&store->gate, runtime));
   LS_RETURN_IF_ERROR(ls_runtime_backend(runtime, &store->backend));
-  *out_store = ls_give(&store);
-  return ls_ok();
+  return ls_hand_over(&store, out_store);
 }
 
 static void destroy_place(ls_store *store, ls_place *place) {
@@ -92,10 +92,8 @@ uint64_t ls_store_moves(const ls_store *store) {
 // ---- Places ----------------------------------------------------------------
 static ls_place *find_own(const ls_store *store, const ls_variable *variable) {
   ls_store *writable = (ls_store *)(uintptr_t)store;
-  ls_mutex_lock(&writable->lock);
-  ls_place *place = ls_map_find_u64(&store->places, variable->id);
-  ls_mutex_unlock(&writable->lock);
-  return place;
+  return LS_LOCKED(&writable->lock,
+                   ls_map_find_u64(&store->places, variable->id));
 }
 
 ls_status ls_store_place(ls_store *store, ls_variable *variable,
@@ -142,10 +140,7 @@ ls_status ls_place_buffer(ls_store *store, ls_place *place,
 }
 
 static bool is_held(ls_store *store, const ls_buffer *buffer) {
-  ls_mutex_lock(&store->lock);
-  const bool held = buffer->held > 0;
-  ls_mutex_unlock(&store->lock);
-  return held;
+  return LS_LOCKED(&store->lock, buffer->held > 0);
 }
 
 void ls_place_hold(ls_store *store, ls_buffer *buffer) {
@@ -266,8 +261,7 @@ static ls_status store_read_value(ls_store *store, const ls_variable *variable,
                                                variable->type.shape, &array));
   LS_RETURN_IF_ERROR(
       store->backend->vtable->download(buffer, ls_array_mutable_data(array)));
-  *out_array = ls_give(&array);
-  return ls_ok();
+  return ls_hand_over(&array, out_array);
 }
 
 // Returns a variable's own buffer, for writing.
@@ -484,8 +478,7 @@ ls_status ls_store_split(ls_store *store, ls_variable *container) {
 }
 
 void ls_store_forget(ls_store *store, const ls_variable *variable) {
-  ls_mutex_lock(&store->lock);
-  ls_place *place = ls_map_remove_u64(&store->places, variable->id);
-  ls_mutex_unlock(&store->lock);
+  ls_place *place =
+      LS_LOCKED(&store->lock, ls_map_remove_u64(&store->places, variable->id));
   destroy_place(store, place);
 }

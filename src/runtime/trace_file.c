@@ -272,8 +272,7 @@ ls_status ls_trace_begin(ls_runtime *runtime, const ls_trace_options *options,
   self->runtime = runtime;
   self->allocator = allocator;
   LS_RETURN_IF_ERROR(trace_file_begin(self, options));
-  *out_trace = ls_give(&self);
-  return ls_ok();
+  return ls_hand_over(&self, out_trace);
 }
 
 void ls_trace_end(ls_trace *trace) { ls_trace_log_end(trace->log); }

@@ -84,6 +84,11 @@ LS_MUST_USE ls_status ls_checkpoint_file_read_notes(ls_runtime *runtime,
 LS_MUST_USE ls_status ls_checkpoint_file_parse(ls_checkpoint_file *self,
                                                const char *text, size_t size,
                                                int64_t step);
+// Returns the record under a key, such as "state"; an empty one if there is
+// none. The caller owns it.
+LS_MUST_USE ls_status ls_checkpoint_file_record(const ls_checkpoint_file *self,
+                                                const char *key,
+                                                ls_record **out_record);
 void ls_checkpoint_file_deinit(ls_checkpoint_file *self);  // Accepts zeroed.
 LS_OWNED_STRUCT(ls_checkpoint_file, ls_checkpoint_file_deinit)
 

@@ -5,6 +5,7 @@
 #include "base/plain.h"
 #include "io/crc32c.h"
 #include "state/checkpoint_file.h"
+#include "state/own.h"
 #include "state/record.h"
 
 static ls_status damaged(const char *path, const char *noun) {
@@ -204,6 +205,16 @@ ls_status ls_checkpoint_file_read(ls_runtime *runtime, const char *folder,
   if (ls_status_code(status) != LS_UNAVAILABLE) return status;
   ls_status_free(status);
   return read_once(runtime, folder, step, out);
+}
+
+ls_status ls_checkpoint_file_record(const ls_checkpoint_file *self,
+                                    const char *key, ls_record **out_record) {
+  const ls_json *member = ls_json_find(self->root, key);
+  LS_OWN(ls_record, record) = NULL;
+  LS_RETURN_IF_ERROR(ls_record_create(&record));
+  if (member != NULL)
+    LS_RETURN_IF_ERROR(ls_record_read(record, self->path, member));
+  return ls_hand_over(&record, out_record);
 }
 
 void ls_checkpoint_file_deinit(ls_checkpoint_file *self) {

@@ -102,14 +102,6 @@ static ls_status read_on_ranks(restoring *self, ls_checkpoint_file *out) {
 }
 
 // ---- Checking a checkpoint -------------------------------------------------
-static ls_status read_member(const ls_checkpoint_file *file, const char *key,
-                             ls_record **out_record) {
-  const ls_json *member = ls_json_find(file->root, key);
-  LS_RETURN_IF_ERROR(ls_record_create(out_record));
-  return member == NULL ? ls_ok()
-                        : ls_record_read(*out_record, file->path, member);
-}
-
 static void print_entry(const ls_record_entry *entry, char *buffer,
                         size_t size) {
   if (entry == NULL)
@@ -159,7 +151,7 @@ static ls_status checkpoint_restore_check_run(ls_checkpoints *self,
                                               bool inexact,
                                               ls_restore_report *report) {
   LS_OWN(ls_record, saved) = NULL;
-  LS_RETURN_IF_ERROR(read_member(file, "identity", &saved));
+  LS_RETURN_IF_ERROR(ls_checkpoint_file_record(file, "identity", &saved));
   const ls_status status = check_identity(self, file, saved);
   if (ls_status_code(status) != LS_INVALID_ARGUMENT || !inexact) return status;
   ls_runtime_log(self->runtime, LS_LOG_WARNING, "checkpoint",
@@ -219,7 +211,7 @@ static ls_status prepare_restore(restoring *self, ls_record **states,
       self->report));
   // Values that differ between replicas fit only the same run.
   if (self->report->inexact) self->values.exact = false;
-  LS_RETURN_IF_ERROR(read_member(self->file, "state", states));
+  LS_RETURN_IF_ERROR(ls_checkpoint_file_record(self->file, "state", states));
   LS_RETURN_IF_ERROR(find_states(self, *states));
   const ls_status status =
       ls_restore_plan_make(&self->values, &self->source, &self->options->values,

@@ -79,8 +79,7 @@ static ls_status record_put(ls_record *record, const char *name,
 
 ls_status ls_record_set_i64(ls_record *record, const char *name,
                             int64_t value) {
-  LS_REQUIRE(record);
-  LS_REQUIRE(name);
+  LS_REQUIRE(record, name);
   return record_put(record, name,
                     &(ls_record_entry){.kind = LS_ENTRY_I64, .number = value},
                     NULL);
@@ -88,9 +87,7 @@ ls_status ls_record_set_i64(ls_record *record, const char *name,
 
 ls_status ls_record_set_text(ls_record *record, const char *name,
                              const char *value) {
-  LS_REQUIRE(record);
-  LS_REQUIRE(name);
-  LS_REQUIRE(value);
+  LS_REQUIRE(record, name, value);
   return record_put(
       record, name,
       &(ls_record_entry){.kind = LS_ENTRY_TEXT, .size = strlen(value)}, value);
@@ -98,8 +95,7 @@ ls_status ls_record_set_text(ls_record *record, const char *name,
 
 ls_status ls_record_set_bytes(ls_record *record, const char *name,
                               const void *data, size_t size) {
-  LS_REQUIRE(record);
-  LS_REQUIRE(name);
+  LS_REQUIRE(record, name);
   LS_REQUIRE_ITEMS(data, size);
   return record_put(record, name,
                     &(ls_record_entry){.kind = LS_ENTRY_BYTES, .size = size},
@@ -109,8 +105,7 @@ ls_status ls_record_set_bytes(ls_record *record, const char *name,
 ls_status ls_record_add(ls_record *record, const char *name,
                         ls_record **out_inner) {
   LS_REQUIRE_OUT(out_inner);
-  LS_REQUIRE(record);
-  LS_REQUIRE(name);
+  LS_REQUIRE(record, name);
   if (record->depth >= LS_RECORD_DEPTH)
     return ls_invalid_argument(
         "records can be inside each other %d times; '%s' would be one more",
@@ -120,8 +115,7 @@ ls_status ls_record_add(ls_record *record, const char *name,
   LS_RETURN_IF_ERROR(record_put(
       record, name, &(ls_record_entry){.kind = LS_ENTRY_RECORD, .inner = inner},
       NULL));
-  *out_inner = ls_give(&inner);
-  return ls_ok();
+  return ls_hand_over(&inner, out_inner);
 }
 
 // Copies all entries of `from` to an empty record.
@@ -141,8 +135,7 @@ static ls_status record_add_all(ls_record *to, const ls_record *from) {
 }
 
 ls_status ls_record_copy(ls_record *to, const ls_record *from) {
-  LS_REQUIRE(to);
-  LS_REQUIRE(from);
+  LS_REQUIRE(to, from);
   // Copies first, as one of the records may be inside the other.
   LS_OWN(ls_record, made) = new_record(to->allocator, to->depth);
   LS_RETURN_IF_NO_MEMORY(made);
@@ -172,9 +165,12 @@ static ls_status not_found(const ls_record *record, const char *name) {
                    ls_map_count(&record->entries), ls_text_data(&names));
 }
 
-static ls_status record_look_up(const ls_record *record, const char *name,
-                                ls_entry_kind kind,
+// `function` is the getter, for messages.
+static ls_status record_look_up(const char *function, const ls_record *record,
+                                const char *name, ls_entry_kind kind,
                                 const ls_record_entry **out) {
+  if (record == NULL) return ls_null_argument(function, "record");
+  if (name == NULL) return ls_null_argument(function, "name");
   *out = ls_map_find(&record->entries, name, strlen(name));
   if (*out == NULL) return not_found(record, name);
   if ((*out)->kind != kind)
@@ -187,9 +183,8 @@ ls_status ls_record_get_i64(const ls_record *record, const char *name,
                             int64_t *out_value) {
   LS_REQUIRE_OUT(out_value);
   const ls_record_entry *entry = NULL;
-  LS_REQUIRE(record);
-  LS_REQUIRE(name);
-  LS_RETURN_IF_ERROR(record_look_up(record, name, LS_ENTRY_I64, &entry));
+  LS_RETURN_IF_ERROR(
+      record_look_up(__func__, record, name, LS_ENTRY_I64, &entry));
   *out_value = entry->number;
   return ls_ok();
 }
@@ -198,9 +193,8 @@ ls_status ls_record_get_text(const ls_record *record, const char *name,
                              const char **out_value) {
   LS_REQUIRE_OUT(out_value);
   const ls_record_entry *entry = NULL;
-  LS_REQUIRE(record);
-  LS_REQUIRE(name);
-  LS_RETURN_IF_ERROR(record_look_up(record, name, LS_ENTRY_TEXT, &entry));
+  LS_RETURN_IF_ERROR(
+      record_look_up(__func__, record, name, LS_ENTRY_TEXT, &entry));
   *out_value = entry->data;
   return ls_ok();
 }
@@ -210,9 +204,8 @@ ls_status ls_record_get_bytes(const ls_record *record, const char *name,
   LS_REQUIRE_OUT(out_data);
   LS_REQUIRE_OUT(out_size);
   const ls_record_entry *entry = NULL;
-  LS_REQUIRE(record);
-  LS_REQUIRE(name);
-  LS_RETURN_IF_ERROR(record_look_up(record, name, LS_ENTRY_BYTES, &entry));
+  LS_RETURN_IF_ERROR(
+      record_look_up(__func__, record, name, LS_ENTRY_BYTES, &entry));
   *out_data = entry->data;
   *out_size = entry->size;
   return ls_ok();
@@ -222,9 +215,8 @@ ls_status ls_record_find(const ls_record *record, const char *name,
                          const ls_record **out_inner) {
   LS_REQUIRE_OUT(out_inner);
   const ls_record_entry *entry = NULL;
-  LS_REQUIRE(record);
-  LS_REQUIRE(name);
-  LS_RETURN_IF_ERROR(record_look_up(record, name, LS_ENTRY_RECORD, &entry));
+  LS_RETURN_IF_ERROR(
+      record_look_up(__func__, record, name, LS_ENTRY_RECORD, &entry));
   *out_inner = entry->inner;
   return ls_ok();
 }
@@ -368,6 +360,5 @@ ls_status ls_record_from_text(const char *name, const char *text, size_t size,
                           (ls_json_limits){.depth = LS_RECORD_LEVELS}, &value));
   LS_RETURN_IF_ERROR(ls_record_create(&record));
   LS_RETURN_IF_ERROR(ls_record_read(record, name, value));
-  *out_record = ls_give(&record);
-  return ls_ok();
+  return ls_hand_over(&record, out_record);
 }

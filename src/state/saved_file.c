@@ -63,8 +63,7 @@ ls_status ls_saved_file_read(const ls_saved_file *file, size_t index,
       ls_array_create_unwritten(entry->dtype, entry->shape, &array));
   LS_RETURN_IF_ERROR(
       ls_value_source_get(&file->source, entry, ls_array_mutable_data(array)));
-  *out_array = ls_give(&array);
-  return ls_ok();
+  return ls_hand_over(&array, out_array);
 }
 
 ls_status ls_saved_file_check(const ls_saved_file *file, size_t index) {
@@ -83,17 +82,6 @@ ls_status ls_saved_file_check(const ls_saved_file *file, size_t index) {
   return ls_saved_file_read(file, index, &array);
 }
 
-static ls_status read_record(const ls_saved_file *file, const char *key,
-                             ls_record **out_record) {
-  const ls_json *member = ls_json_find(file->checkpoint.root, key);
-  LS_OWN(ls_record, record) = NULL;
-  LS_RETURN_IF_ERROR(ls_record_create(&record));
-  if (member != NULL)
-    LS_RETURN_IF_ERROR(ls_record_read(record, file->checkpoint.path, member));
-  *out_record = ls_give(&record);
-  return ls_ok();
-}
-
 ls_status ls_saved_file_records(const ls_saved_file *file,
                                 ls_record **out_identity,
                                 ls_record **out_states) {
@@ -102,9 +90,11 @@ ls_status ls_saved_file_records(const ls_saved_file *file,
   LS_REQUIRE(file);
   LS_OWN(ls_record, identity) = NULL;
   if (out_identity != NULL)
-    LS_RETURN_IF_ERROR(read_record(file, "identity", &identity));
+    LS_RETURN_IF_ERROR(
+        ls_checkpoint_file_record(&file->checkpoint, "identity", &identity));
   if (out_states != NULL)
-    LS_RETURN_IF_ERROR(read_record(file, "state", out_states));
+    LS_RETURN_IF_ERROR(
+        ls_checkpoint_file_record(&file->checkpoint, "state", out_states));
   if (out_identity != NULL) *out_identity = ls_give(&identity);
   return ls_ok();
 }
@@ -134,8 +124,7 @@ ls_status ls_saved_file_create_variable(const ls_saved_file *file,
                                         const ls_variable_options *options,
                                         ls_variable **out_variable) {
   LS_REQUIRE_OUT(out_variable);
-  LS_REQUIRE(file);
-  LS_REQUIRE(name);
+  LS_REQUIRE(file, name);
   ls_variable_options whole = {0};
   if (options != NULL) whole = *options;
   const ls_safetensors_entry *entry = ls_value_source_find(&file->source, name);
@@ -146,9 +135,7 @@ ls_status ls_saved_file_create_variable(const ls_saved_file *file,
   LS_RETURN_IF_ERROR(saved_file_check_options(file, entry, &whole));
   LS_OWN(ls_array, value) = NULL;
   LS_RETURN_IF_ERROR(
-      ls_array_create_unwritten(entry->dtype, entry->shape, &value));
-  LS_RETURN_IF_ERROR(
-      ls_value_source_get(&file->source, entry, ls_array_mutable_data(value)));
+      ls_saved_file_read(file, (size_t)(entry - file->source.entries), &value));
   whole.initial_array = value;
   whole.restored_from = file->number;
   return ls_variable_create(&whole, out_variable);
@@ -159,16 +146,14 @@ ls_status ls_saved_file_restore_part(const ls_saved_file *file,
                                      const ls_saver *saver,
                                      const ls_value_choice *choice,
                                      ls_value_report *report) {
-  LS_REQUIRE(file);
-  LS_REQUIRE(saver);
+  LS_REQUIRE(file, saver);
   return ls_saver_restore_source(saver, &file->source, choice, file->number,
                                  report);
 }
 
 ls_status ls_saved_file_restore(const ls_saved_file *file,
                                 const ls_saver *saver) {
-  LS_REQUIRE(file);
-  LS_REQUIRE(saver);
+  LS_REQUIRE(file, saver);
   return ls_saver_restore_source(saver, &file->source, NULL, file->number,
                                  NULL);
 }
@@ -289,8 +274,7 @@ ls_status ls_saved_file_write(const ls_saved_file *file, const char *path,
                               size_t *out_count) {
   LS_CLEAR_OUT(out_count);
   static const ls_saved_write_options all;
-  LS_REQUIRE(file);
-  LS_REQUIRE(path);
+  LS_REQUIRE(file, path);
   writing w = {.from = file};
   LS_OWN(ls_arena, arena) = {.allocator = ls_runtime_allocator(file->runtime)};
   w.arena = &arena;

@@ -258,8 +258,7 @@ static ls_status open_with(const char *path, bool read,
   LS_RETURN_IF_ERROR(saved_open_begin(&file));
   LS_RETURN_IF_ERROR(open_path(file, path, read));
   file->number = next_number();
-  *out_file = ls_give(&file);
-  return ls_ok();
+  return ls_hand_over(&file, out_file);
 }
 
 // Lists steps; a path that is no folder may be a file, and has none.
@@ -289,8 +288,7 @@ ls_status ls_saved_newest_open(const char *folder, bool logs,
   if (count == 0) return ls_ok();
   LS_RETURN_IF_ERROR(open_newest(file, folder, steps, count, true, logs));
   file->number = next_number();
-  *out_file = ls_give(&file);
-  return ls_ok();
+  return ls_hand_over(&file, out_file);
 }
 
 ls_status ls_saved_file_open(const char *path, ls_saved_file **out_file) {

@@ -36,7 +36,6 @@ static ls_status saver_check_variable(const ls_saver *saver, size_t index) {
   return ls_ok();
 }
 
-// Checks the saver and finds the store of its values.
 ls_status ls_saver_open(const ls_saver *saver, ls_store **out_store) {
   if (saver->variables == NULL && saver->num_variables > 0)
     return ls_invalid_argument("a saver of %zu variables at NULL",
@@ -55,8 +54,6 @@ ls_status ls_saver_open(const ls_saver *saver, ls_store **out_store) {
   return ls_ok();
 }
 
-// Returns the entry name of one component, which no variable has; NULL without
-// memory.
 const char *ls_saver_part_name(ls_arena *arena, const char *name, size_t part) {
   return ls_arena_format(arena, "%s:%zu", name, part);
 }
@@ -106,8 +103,7 @@ ls_status ls_saver_save_with(const ls_saver *saver, const char *path,
 }
 
 ls_status ls_saver_save(const ls_saver *saver, const char *path) {
-  LS_REQUIRE(saver);
-  LS_REQUIRE(path);
+  LS_REQUIRE(saver, path);
   return ls_saver_save_with(saver, path, NULL, 0);
 }
 

@@ -271,8 +271,7 @@ ls_status ls_saver_restore_from(const ls_saver *saver,
 }
 
 ls_status ls_saver_restore(const ls_saver *saver, const char *path) {
-  LS_REQUIRE(saver);
-  LS_REQUIRE(path);
+  LS_REQUIRE(saver, path);
   ls_runtime *runtime = ls_runtime_current();
   if (runtime == NULL) return ls_out_of_memory();
   LS_OWN(ls_safetensors_file, file) = {0};
@@ -283,8 +282,7 @@ ls_status ls_saver_restore(const ls_saver *saver, const char *path) {
 ls_status ls_saver_restore_part(const ls_saver *saver, const char *path,
                                 const ls_value_choice *choice,
                                 ls_value_report *report) {
-  LS_REQUIRE(saver);
-  LS_REQUIRE(path);
+  LS_REQUIRE(saver, path);
   if (report != NULL) *report = (ls_value_report){0};
   LS_OWN(ls_saved_file, file) = NULL;
   LS_RETURN_IF_ERROR(ls_saved_file_open(path, &file));

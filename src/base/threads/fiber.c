@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/threads/locked.h"
 #include "base/threads/sanitizers.h"
 #include "base/threads/thread_state.h"
 #include "base/threads/threads.h"
@@ -56,8 +57,7 @@ ls_status ls_fiber_pool_create(ls_allocator *allocator,
   LS_OWN_NEW_OR_RETURN(allocator, ls_fiber_pool, pool);
   pool->allocator = allocator;
   LS_RETURN_IF_ERROR(ls_mutex_init(&pool->lock));
-  *out_pool = ls_give(&pool);
-  return ls_ok();
+  return ls_hand_over(&pool, out_pool);
 }
 
 void ls_fiber_pool_destroy(ls_fiber_pool *pool) {
@@ -74,10 +74,7 @@ void ls_fiber_pool_destroy(ls_fiber_pool *pool) {
 }
 
 size_t ls_fiber_pool_stacks(ls_fiber_pool *pool) {
-  ls_mutex_lock(&pool->lock);
-  const size_t count = pool->num_stacks;
-  ls_mutex_unlock(&pool->lock);
-  return count;
+  return LS_LOCKED(&pool->lock, pool->num_stacks);
 }
 
 static ls_status map_stack(ls_allocator *allocator, fiber_stack **out_stack) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/threads/host_threads.h"
 
+#include "base/memory/list.h"
 #include "base/memory/own.h"
 #include "base/threads/thread_state.h"
 #include "base/threads/timers.h"
@@ -82,8 +83,7 @@ ls_status ls_host_threads_create(ls_allocator *allocator,
   LS_RETURN_IF_ERROR(ls_condition_init(&self->event));
   // Starts the first thread now, so that runs allocate nothing.
   LS_RETURN_IF_ERROR(start_thread(self));
-  *out_threads = ls_give(&self);
-  return ls_ok();
+  return ls_hand_over(&self, out_threads);
 }
 
 void ls_host_threads_destroy(ls_host_threads *self) {
@@ -165,10 +165,7 @@ void ls_host_threads_abandon(ls_host_threads *self, ls_host_job *job) {
 }
 
 void ls_host_threads_forget(ls_host_threads *self, ls_host_job *job) {
-  ls_host_job **at = &self->abandoned;
-  while (*at != job)
-    at = &(*at)->next;
-  *at = job->next;
+  LS_UNLINK(&self->abandoned, job, next);
   --self->num_abandoned;
   ls_release(self->allocator, job);
 }

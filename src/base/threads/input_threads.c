@@ -88,8 +88,7 @@ ls_status ls_input_threads_create(ls_allocator *allocator,
   LS_RETURN_IF_NO_MEMORY(self->threads);
   LS_RETURN_IF_ERROR(ls_mutex_init(&self->lock));
   LS_RETURN_IF_ERROR(ls_condition_init(&self->work));
-  *out_threads = ls_give(&self);
-  return ls_ok();
+  return ls_hand_over(&self, out_threads);
 }
 
 void ls_input_threads_destroy(ls_input_threads *self) {

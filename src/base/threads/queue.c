@@ -6,6 +6,7 @@
 #include "base/threads/queue.h"
 
 #include "base/memory/own.h"
+#include "base/threads/locked.h"
 #include "base/threads/threads.h"
 
 enum { DEFAULT_CAPACITY = 16 };
@@ -60,8 +61,7 @@ ls_status ls_queue_create(const ls_queue_options *options,
   queue->capacity = opts.capacity;
 
   LS_RETURN_IF_ERROR(queue_begin(queue, &opts));
-  *out_queue = ls_give(&queue);
-  return ls_ok();
+  return ls_hand_over(&queue, out_queue);
 }
 
 void ls_queue_destroy(ls_queue *queue) {
@@ -135,10 +135,7 @@ void ls_queue_tell(ls_queue *queue) {
 }
 
 uint64_t ls_queue_told(ls_queue *queue) {
-  ls_mutex_lock(&queue->lock);
-  const uint64_t told = queue->told;
-  ls_mutex_unlock(&queue->lock);
-  return told;
+  return LS_LOCKED(&queue->lock, queue->told);
 }
 
 bool ls_queue_withdraw(ls_queue *queue, ls_queue_side side,
@@ -237,17 +234,11 @@ void ls_queue_reset(ls_queue *queue) {
 }
 
 bool ls_queue_is_closed(ls_queue *queue) {
-  ls_mutex_lock(&queue->lock);
-  const bool closed = queue->closed;
-  ls_mutex_unlock(&queue->lock);
-  return closed;
+  return LS_LOCKED(&queue->lock, queue->closed);
 }
 
 size_t ls_queue_count(ls_queue *queue) {
-  ls_mutex_lock(&queue->lock);
-  const size_t count = queue->count;
-  ls_mutex_unlock(&queue->lock);
-  return count;
+  return LS_LOCKED(&queue->lock, queue->count);
 }
 
 const char *ls_queue_name(const ls_queue *queue) { return queue->name; }

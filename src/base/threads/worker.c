@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/runtime_internal.h"
+#include "base/threads/locked.h"
 
 // ---- The thread ------------------------------------------------------------
 static void *worker_main(void *argument) {
@@ -142,10 +143,7 @@ static bool is_idle(const ls_worker *self) {
 
 bool ls_worker_is_idle(ls_worker *self) {
   if (!self->is_started) return true;
-  ls_mutex_lock(&self->lock);
-  const bool idle = is_idle(self);
-  ls_mutex_unlock(&self->lock);
-  return idle;
+  return LS_LOCKED(&self->lock, is_idle(self));
 }
 
 void ls_worker_wait(ls_worker *self) {

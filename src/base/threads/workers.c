@@ -322,8 +322,7 @@ ls_status ls_workers_create(ls_allocator *allocator, int threads,
   pool->allocator = allocator;
   pool->count = threads;
   LS_RETURN_IF_ERROR(init_pool(pool));
-  *out_workers = ls_give(&pool);
-  return ls_ok();
+  return ls_hand_over(&pool, out_workers);
 }
 
 void ls_workers_destroy(ls_workers *workers) {

@@ -200,8 +200,7 @@ ls_status ls_cache_file_open(ls_runtime *runtime, const char *path,
   self->allocator = allocator;
   LS_RETURN_IF_ERROR(ls_file_open(runtime, path, &self->file));
   LS_RETURN_IF_ERROR(read_header(self, digest));
-  *out_file = ls_give(&self);
-  return ls_ok();
+  return ls_hand_over(&self, out_file);
 }
 
 void ls_cache_file_close(ls_cache_file *file) {

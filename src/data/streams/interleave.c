@@ -88,8 +88,7 @@ static ls_status fill_slot(interleave_stage *self, slot *filled) {
   self->ended = ls_status_code(status) == LS_OUT_OF_RANGE;
   LS_RETURN_IF_ERROR(status);
   LS_RETURN_IF_ERROR(ls_stage_no_end(open_inner(self, &made)));
-  *filled = ls_give(&made);
-  return ls_ok();
+  return ls_hand_over(&made, filled);
 }
 
 static void interleave_go_on(interleave_stage *self) {

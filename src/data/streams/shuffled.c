@@ -60,8 +60,7 @@ static ls_status save_start(ls_stage *input, ls_record **start) {
   LS_RETURN_IF_ERROR(ls_record_create(&record));
   LS_RETURN_IF_ERROR(ls_stage_save(input, record));
   ls_record_destroy(*start);
-  *start = ls_give(&record);
-  return ls_ok();
+  return ls_hand_over(&record, start);
 }
 
 // Reads the input's next element into a free slot. Fails only before the read.

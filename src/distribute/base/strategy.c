@@ -87,8 +87,7 @@ ls_status ls_strategy_make(const ls_strategy_class *kind, ls_runtime *runtime,
   strategy->num_columns = 1;
   LS_RETURN_IF_ERROR(ls_fiber_pool_create(allocator, &strategy->fibers));
   LS_RETURN_IF_ERROR(ls_mutex_init(&strategy->lock));
-  *out_strategy = ls_give(&strategy);
-  return ls_ok();
+  return ls_hand_over(&strategy, out_strategy);
 }
 
 ls_status ls_strategy_place(ls_strategy *strategy, int32_t index,
@@ -417,8 +416,7 @@ static ls_status default_strategy_make(ls_runtime *runtime,
   LS_RETURN_IF_ERROR(ls_strategy_make(ls_library_layers.default_strategy,
                                       runtime, 1, &strategy));
   LS_RETURN_IF_ERROR(ls_strategy_set_label(strategy, NULL));
-  *out_strategy = ls_give(&strategy);
-  return ls_ok();
+  return ls_hand_over(&strategy, out_strategy);
 }
 
 ls_strategy *ls_default_strategy(ls_runtime *runtime) {

@@ -429,8 +429,7 @@ static ls_status make_group(const char *const *devices, size_t count,
   LS_RETURN_IF_NO_MEMORY(group->devices.names);
   LS_RETURN_IF_ERROR(ls_mutex_init(&group->lock));
   LS_RETURN_IF_ERROR(name_devices(group, devices, count));
-  *out_group = ls_give(&group);
-  return ls_ok();
+  return ls_hand_over(&group, out_group);
 }
 
 ls_status ls_collective_ops_create(const char *const *devices,

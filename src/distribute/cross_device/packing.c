@@ -268,8 +268,7 @@ ls_status ls_pack_joined(const ls_tensor_row *rows, size_t num_rows,
   LS_RETURN_IF_ERROR(packing_init(&packed, rows, num_rows, devices));
   group_by_dtype(&packed, (size_t)num_packs);
   LS_RETURN_IF_ERROR(pack(&packed));
-  *out_packed = ls_give(&packed);
-  return ls_ok();
+  return ls_hand_over(&packed, out_packed);
 }
 
 ls_status ls_pack_by_size(const ls_tensor_row *rows, size_t num_rows,
@@ -280,8 +279,7 @@ ls_status ls_pack_by_size(const ls_tensor_row *rows, size_t num_rows,
   LS_RETURN_IF_ERROR(packing_init(&packed, rows, num_rows, devices));
   group_by_size(&packed, most);
   LS_RETURN_IF_ERROR(pack(&packed));
-  *out_packed = ls_give(&packed);
-  return ls_ok();
+  return ls_hand_over(&packed, out_packed);
 }
 
 ls_status ls_pack_small(const ls_tensor_row *rows, size_t num_rows,
@@ -301,8 +299,7 @@ ls_status ls_pack_small(const ls_tensor_row *rows, size_t num_rows,
   packed.unpack_scope = "unpack";
   LS_RETURN_IF_ERROR(group_small(&packed, bytes, (size_t)group));
   LS_RETURN_IF_ERROR(pack(&packed));
-  *out_packed = ls_give(&packed);
-  return ls_ok();
+  return ls_hand_over(&packed, out_packed);
 }
 
 // ---- Unpacking -------------------------------------------------------------

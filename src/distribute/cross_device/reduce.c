@@ -29,7 +29,6 @@ bool ls_has_axes(const ls_strategy_reduction *r) {
   return r->options->axes != NULL && r->options->num_axes > 0;
 }
 
-// Returns the only component of a value on one device; takes `value` over.
 ls_nest ls_without_wrapper(ls_nest value) {
   if (ls_distributed_count(value) != 1) return value;
   const ls_nest only = ls_nest_retain(ls_distributed_component(value, 0));
@@ -97,7 +96,6 @@ ls_status ls_reduce_components(const ls_strategy_reduction *r, ls_nest leaf,
              : reduce_parts_of(r, leaf, out_value);
 }
 
-// Wraps a value as the value of the only replica.
 ls_status ls_wrap_one(const ls_strategy *strategy, ls_nest leaf,
                       ls_nest *out_value) {
   const ls_nest item = ls_nest_retain(leaf);

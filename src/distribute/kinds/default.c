@@ -41,8 +41,7 @@ static ls_status update(const ls_update_call *call, ls_variable *variable,
   ls_scope_end(&scope);
   LS_RETURN_IF_ERROR(status);
   if (call->group) {
-    *out_value = ls_give(&result);
-    return ls_ok();
+    return ls_hand_over(&result, out_value);
   }
   return ls_update_ungroup(call->strategy, result, out_value);
 }

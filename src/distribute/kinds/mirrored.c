@@ -275,8 +275,7 @@ static ls_status mirrored_make(const ls_mirrored_options *options,
   LS_RETURN_IF_ERROR(ls_strategy_set_label(strategy, options->name));
   LS_RETURN_IF_ERROR(set_cross_device(strategy, &place, options->cross_device));
   LS_RETURN_IF_ERROR(set_options(strategy, options));
-  *out_strategy = ls_give(&strategy);
-  return ls_ok();
+  return ls_hand_over(&strategy, out_strategy);
 }
 
 ls_status ls_mirrored_strategy_create(const ls_mirrored_options *options,

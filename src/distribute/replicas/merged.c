@@ -252,6 +252,5 @@ ls_status ls_sharing_create(const ls_creator *next,
   LS_OWN(ls_variable, variable) = NULL;
   LS_RETURN_IF_ERROR(ls_creator_create(next, options, &variable));
   LS_RETURN_IF_ERROR(sharing_keep(requests->sharing, name, variable));
-  *out_variable = ls_give(&variable);
-  return ls_ok();
+  return ls_hand_over(&variable, out_variable);
 }

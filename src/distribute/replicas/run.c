@@ -195,8 +195,7 @@ ls_status ls_strategy_run_with(ls_strategy *strategy, ls_callable callable,
                                ls_nest args, const ls_run_options *options,
                                ls_nest *results) {
   static const ls_run_options defaults;
-  LS_REQUIRE(strategy);
-  LS_REQUIRE(results);
+  LS_REQUIRE(strategy, results);
   const int64_t limit =
       ls_exchange_limit_set(ls_cross_device_limit(strategy->cross_device));
   const ls_status status = run(strategy, callable, args,
@@ -208,17 +207,14 @@ ls_status ls_strategy_run_with(ls_strategy *strategy, ls_callable callable,
 
 ls_status ls_strategy_run(ls_strategy *strategy, ls_callable callable,
                           ls_nest args, ls_nest *results) {
-  LS_REQUIRE(strategy);
-  LS_REQUIRE(results);
+  LS_REQUIRE(strategy, results);
   return ls_strategy_run_with(strategy, callable, args, NULL, results);
 }
 
 ls_status ls_strategy_call_for_each_replica(ls_strategy *strategy,
                                             ls_callback callback, ls_nest args,
                                             void *user, ls_nest *results) {
-  LS_REQUIRE(strategy);
-  LS_REQUIRE(callback);
-  LS_REQUIRE(results);
+  LS_REQUIRE(strategy, callback, results);
   const ls_callable callable = ls_plain(callback, user);
   if (strategy->kind->call_each == NULL)
     return ls_strategy_run(strategy, callable, args, results);

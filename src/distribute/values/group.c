@@ -126,8 +126,7 @@ ls_status ls_strategy_worker_device_index(ls_strategy *strategy,
 ls_status ls_strategy_split(ls_strategy *strategy, ls_array *array,
                             ls_nest *out_value) {
   LS_REQUIRE_OUT(out_value);
-  LS_REQUIRE(strategy);
-  LS_REQUIRE(array);
+  LS_REQUIRE(strategy, array);
   return ls_array_split(array, strategy->num_replicas, out_value);
 }
 
@@ -150,8 +149,7 @@ ls_status ls_strategy_values_from_function(ls_strategy *strategy,
                                            ls_value_function function,
                                            void *user, ls_nest *out_value) {
   LS_REQUIRE_OUT(out_value);
-  LS_REQUIRE(strategy);
-  LS_REQUIRE(function);
+  LS_REQUIRE(strategy, function);
   LS_RETURN_IF_ERROR(
       ls_strategy_check_has(strategy, "distribute_values_from_function"));
   ls_crossing crossing;

@@ -36,8 +36,7 @@ ls_status ls_summary_writer_make(const ls_summary_writer_kind *kind,
   writer->function = function;
   writer->user = user;
   writer->every = 1;
-  *out_writer = ls_give(&writer);
-  return ls_ok();
+  return ls_hand_over(&writer, out_writer);
 }
 
 ls_status ls_summary_writer_create(ls_summary_function function, void *user,

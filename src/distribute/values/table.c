@@ -196,8 +196,7 @@ ls_status ls_table_create(const ls_table_options *options,
   } else {
     LS_RETURN_IF_ERROR(make_one(options, &table));
   }
-  *out_table = ls_give(&table);
-  return ls_ok();
+  return ls_hand_over(&table, out_table);
 }
 
 // ---- Hosts -----------------------------------------------------------------

@@ -90,8 +90,7 @@ static ls_status describe_component(const ls_variable *container, size_t index,
 }
 
 ls_status ls_export_describe(const ls_variable *variable, ls_record *record) {
-  LS_REQUIRE(variable);
-  LS_REQUIRE(record);
+  LS_REQUIRE(variable, record);
   ls_variable *resource = NULL;
   ls_record *list = NULL;
   LS_RETURN_IF_ERROR(ls_export_resource(variable, &resource));

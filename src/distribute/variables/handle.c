@@ -13,7 +13,6 @@
 #include "graph/make/make.h"
 #include "lockstep/eager.h"
 
-// Makes a handle with the type and flags of its first target.
 ls_status ls_handle_make(const char *name, ls_variable *const *targets,
                          size_t count, const ls_variable_rules *rules,
                          ls_variable **out_handle) {
@@ -230,8 +229,7 @@ void ls_host_cpu_of(const char *device, char *host, size_t size) {
 ls_status ls_packed_variable_on(const ls_variable *packed, const char *device,
                                 ls_variable **out_variable) {
   LS_REQUIRE_OUT(out_variable);
-  LS_REQUIRE(packed);
-  LS_REQUIRE(device);
+  LS_REQUIRE(packed, device);
   ls_device_name name;
   LS_RETURN_IF_ERROR(ls_device_canonical(device, NULL, &name));
   for (size_t i = 0; i < packed->num_targets && *out_variable == NULL; ++i)

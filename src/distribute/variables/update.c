@@ -27,8 +27,6 @@ ls_status ls_update_check_args(ls_nest args, bool mirrored) {
   return mirrored ? ls_assert_mirrored(args) : ls_ok();
 }
 
-// Makes the arguments (first, arguments...). `first` is borrowed, and only
-// present with `has_first`.
 ls_nest ls_update_args(const ls_update_call *call, ls_nest first,
                        bool has_first, size_t id) {
   LS_OWN(ls_nest_builder, args) = {0};
@@ -201,9 +199,7 @@ ls_status ls_strategy_update(ls_strategy *strategy, ls_variable *variable,
                              ls_callback fn, ls_nest args, void *user,
                              bool group, ls_nest *out_value) {
   LS_REQUIRE_OUT(out_value);
-  LS_REQUIRE(strategy);
-  LS_REQUIRE(variable);
-  LS_REQUIRE(fn);
+  LS_REQUIRE(strategy, variable, fn);
   const ls_update_call call = {strategy, fn, user, args, group};
   LS_RETURN_IF_ERROR(ls_nest_status(args));
   return strategy->kind->update(&call, variable, out_value);
@@ -247,8 +243,7 @@ ls_status ls_strategy_update_non_slot(ls_strategy *strategy,
                                       ls_nest args, void *user, bool group,
                                       ls_nest *out_value) {
   LS_REQUIRE_OUT(out_value);
-  LS_REQUIRE(strategy);
-  LS_REQUIRE(fn);
+  LS_REQUIRE(strategy, fn);
   LS_REQUIRE_EACH(devices, num_devices);
   LS_RETURN_IF_ERROR(ls_nest_status(args));
   const ls_update_call call = {strategy, fn, user, args, group};
@@ -313,8 +308,7 @@ ls_status ls_strategy_map(ls_strategy *strategy, const ls_nest *items,
                           size_t num_items, ls_callback fn, ls_nest args,
                           void *user, ls_nest *out_value) {
   LS_REQUIRE_OUT(out_value);
-  LS_REQUIRE(strategy);
-  LS_REQUIRE(fn);
+  LS_REQUIRE(strategy, fn);
   LS_REQUIRE_ITEMS(items, num_items);
   const ls_update_call call = {strategy, fn, user, args, false};
   return strategy->kind->map(&call, items, num_items, out_value);

@@ -254,11 +254,7 @@ const char *ls_variable_class_name(const ls_variable *variable) {
   return variable->class_name != NULL ? variable->class_name : "";
 }
 
-// ---- Variable rules --------------------------------------------------------
-
 // ---- Values ----------------------------------------------------------------
-// Converts a leaf to a tensor of the variable's type. Host scalars are
-// converted to that type.
 ls_status ls_value_as_tensor(const ls_variable *variable, ls_nest leaf,
                              ls_tensor *out_tensor) {
   const ls_dtype dtype = variable->type.dtype;
@@ -272,7 +268,6 @@ ls_status ls_value_as_tensor(const ls_variable *variable, ls_nest leaf,
   return ls_made_status(*out_tensor);
 }
 
-// Returns the part of a value that belongs to component `index`.
 ls_nest ls_value_part(ls_nest value, size_t index) {
   if (value.kind == LS_KIND_DISTRIBUTED)
     return ls_distributed_component(value, index);

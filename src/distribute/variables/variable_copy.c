@@ -148,8 +148,7 @@ static ls_status copy_value(ls_variable *variable, ls_variable **copy) {
 }
 
 ls_status ls_variable_copy_to_cpu(ls_variable *variable, ls_variable **copy) {
-  LS_REQUIRE(copy);
-  LS_REQUIRE(variable);
+  LS_REQUIRE(copy, variable);
   LS_RETURN_IF_ERROR(find_copied(&variable));
   LS_RETURN_IF_ERROR(check_copy(variable, *copy));
   if (variable->num_components == 0) return copy_value(variable, copy);

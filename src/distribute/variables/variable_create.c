@@ -36,8 +36,7 @@ static ls_status take_bytes(ls_communicator *communicator, const char *name,
   LS_RETURN_IF_ERROR(ls_communicator_broadcast(communicator, &exchange, 0,
                                                ls_array_mutable_data(array),
                                                ls_array_size(array)));
-  *out_array = ls_give(&array);
-  return ls_ok();
+  return ls_hand_over(&array, out_array);
 }
 
 // Returns a copy of an initial value with the chief's bytes; NULL if the
@@ -427,8 +426,7 @@ static ls_status make_container(const ls_variable_recipe *recipe,
       LS_RETURN_IF_ERROR(
           recipe->strategy->kind->adopt(recipe->strategy, options, container));
   }
-  *out_container = ls_give(&container);
-  return ls_ok();
+  return ls_hand_over(&container, out_container);
 }
 
 // ---- Creating --------------------------------------------------------------

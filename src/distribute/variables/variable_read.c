@@ -145,8 +145,7 @@ static ls_status run_in_frame(const work *w, ls_array **out_value) {
   ls_status status = w->run(w, &made);
   if (ls_status_is_ok(status)) status = ls_tensor_value(made, &value);
   LS_RETURN_IF_ERROR(ls_status_join(status, ls_frame_end(NULL)));
-  *out_value = ls_give(&value);
-  return ls_ok();
+  return ls_hand_over(&value, out_value);
 }
 
 static ls_status run_in_eager(const work *w, ls_array **out_value) {

@@ -400,8 +400,6 @@ ls_status ls_variable_write(ls_variable *variable, ls_write_op op,
   return write_any(&w, value, out_value);
 }
 
-// Writes to the container and returns a tensor, as op makers do: the value that
-// the current thread sees.
 ls_tensor ls_write_as_maker(ls_variable *container, uint16_t op,
                             ls_tensor value) {
   const ls_writing w = {.variable = container, .op = op};

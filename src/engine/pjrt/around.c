@@ -101,8 +101,7 @@ ls_status ls_pjrt_around_create(ls_pjrt_instance *instance,
     lists[k] = items;
     items += count_operands(&layout->hosts[k / self->devices]);
   }
-  *out_around = ls_give(&self);
-  return ls_ok();
+  return ls_hand_over(&self, out_around);
 }
 
 // ---- Calls -----------------------------------------------------------------

@@ -3,6 +3,7 @@
 // Arrivals: elements of arrays that a device is still computing. An array that
 // is filled again keeps its arrival. Arrays may outlive the runtime, whose end
 // waits for what is under way.
+#include "base/threads/locked.h"
 #include "base/values/array_internal.h"
 #include "engine/pjrt/pjrt.h"
 
@@ -47,10 +48,7 @@ static void end_arrival(ls_arrival *arrival) {
 
 static ls_status arrival_status(ls_arrival *arrival) {
   ls_pjrt_arrival *self = (ls_pjrt_arrival *)arrival;
-  ls_mutex_lock(&self->lock);
-  const ls_status status = ls_status_clone(self->status);
-  ls_mutex_unlock(&self->lock);
-  return status;
+  return LS_LOCKED(&self->lock, ls_status_clone(self->status));
 }
 
 static void destroy_arrival(ls_arrival *arrival) {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "base/threads/locked.h"
 #include "engine/pjrt/pjrt.h"
 
 static size_t type_size(ls_type type) {
@@ -103,10 +104,7 @@ static ls_status move_to_host(ls_pjrt_buffer *self) {
 }
 
 ls_status ls_pjrt_buffer_to_host(ls_pjrt_buffer *self) {
-  ls_mutex_lock(&self->lock);
-  const ls_status status = move_to_host(self);
-  ls_mutex_unlock(&self->lock);
-  return status;
+  return LS_LOCKED(&self->lock, move_to_host(self));
 }
 
 void ls_pjrt_buffer_drop(ls_pjrt_buffer *self, int32_t device) {
@@ -215,12 +213,9 @@ ls_status ls_pjrt_upload(ls_buffer *buffer, const void *data) {
 
 ls_status ls_pjrt_download(const ls_buffer *buffer, void *data) {
   ls_pjrt_buffer *self = buffer_of(buffer);
-  ls_mutex_lock(&self->lock);
-  const ls_status status = self->has_host
-                               ? host_table(buffer)->download(self->host, data)
-                               : fetch_value(self, data);
-  ls_mutex_unlock(&self->lock);
-  return status;
+  return LS_LOCKED(&self->lock, self->has_host ? host_table(buffer)->download(
+                                                     self->host, data)
+                                               : fetch_value(self, data));
 }
 
 ls_status ls_pjrt_look(const ls_buffer *buffer, const void **out_data) {

@@ -2,6 +2,7 @@
 //
 // Executables: programs as StableHLO modules, compiled by the plug-in.
 #include "base/runtime_internal.h"
+#include "base/threads/locked.h"
 #include "base/values/digest.h"
 #include "engine/pjrt/host.h"
 #include "engine/pjrt/pjrt.h"
@@ -425,10 +426,7 @@ static ls_status find_or_add(ls_pjrt_executable *self, int64_t trips,
 
 ls_status ls_pjrt_find_code(ls_pjrt_executable *self, int64_t trips,
                             const ls_pjrt_code **out_code) {
-  ls_mutex_lock(&self->lock);
-  const ls_status status = find_or_add(self, trips, out_code);
-  ls_mutex_unlock(&self->lock);
-  return status;
+  return LS_LOCKED(&self->lock, find_or_add(self, trips, out_code));
 }
 
 // Returns true if each run says how many trips a loop makes for whose calls the
@@ -477,10 +475,7 @@ ls_plan_facts ls_pjrt_facts(const ls_executable *executable) {
   ls_pjrt_executable *self = (ls_pjrt_executable *)(uintptr_t)executable;
   if (self->host != NULL) return ls_pjrt_host_table(self)->facts(self->host);
   if (!is_compiled_later(self)) return self->facts;
-  ls_mutex_lock(&self->lock);
-  const ls_plan_facts facts = self->facts;
-  ls_mutex_unlock(&self->lock);
-  return facts;
+  return LS_LOCKED(&self->lock, self->facts);
 }
 
 ls_status ls_pjrt_print_plan(const ls_executable *executable, ls_text *text) {

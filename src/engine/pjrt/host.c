@@ -3,7 +3,9 @@
 
 #include <string.h>
 
+#include "base/memory/list.h"
 #include "base/runtime_internal.h"
+#include "base/threads/locked.h"
 #include "base/threads/timers.h"
 
 // Runs with host calls, of all back ends.
@@ -30,10 +32,7 @@ static const ls_emit_host *site_at(const ls_pjrt_hosts *self, size_t site) {
 
 // ---- Sites -----------------------------------------------------------------
 bool ls_pjrt_hosts_are_over(ls_pjrt_hosts *self) {
-  ls_mutex_lock(&self->threads->lock);
-  const bool is_over = self->is_over;
-  ls_mutex_unlock(&self->threads->lock);
-  return is_over;
+  return LS_LOCKED(&self->threads->lock, self->is_over);
 }
 
 // Stops a run; requires the lock.
@@ -156,10 +155,7 @@ static ls_pjrt_visit *find_visit(const ls_pjrt_hosts *self,
 static void leave_visit(const ls_pjrt_hosts *self, ls_pjrt_site *state,
                         ls_pjrt_visit *visit) {
   if (++visit->num_left < self->executable->num_devices) return;
-  ls_pjrt_visit **at = &state->visits;
-  while (*at != visit)
-    at = &(*at)->next;
-  *at = visit->next;
+  LS_UNLINK(&state->visits, visit, next);
   visit->next = state->unused;
   state->unused = visit;
 }
@@ -310,8 +306,7 @@ ls_status ls_pjrt_hosts_create(ls_pjrt_instance *instance,
   LS_RETURN_IF_ERROR(make_sites(self));
   LS_RETURN_IF_ERROR(
       ls_worker_start(&self->worker, "launches", runtime, launch_runs, self));
-  *out_hosts = ls_give(&self);
-  return ls_ok();
+  return ls_hand_over(&self, out_hosts);
 }
 
 uint64_t ls_pjrt_hosts_begin(ls_pjrt_hosts *self, const ls_run_args *args) {
@@ -337,10 +332,7 @@ ls_status ls_pjrt_hosts_launch(ls_pjrt_hosts *self) {
 }
 
 bool ls_pjrt_hosts_has_ended(ls_pjrt_hosts *self) {
-  ls_mutex_lock(&self->threads->lock);
-  const bool has_ended = self->has_ended;
-  ls_mutex_unlock(&self->threads->lock);
-  return has_ended;
+  return LS_LOCKED(&self->threads->lock, self->has_ended);
 }
 
 // Returns a program that has ended, or that was cancelled and does not know it
@@ -407,10 +399,7 @@ ls_status ls_pjrt_hosts_finish(ls_pjrt_hosts *self, uint64_t *out_loop) {
   ls_worker_wait(&self->worker);
   *out_loop = self->is_torn ? 0 : self->loop;
   ls_mutex_lock(&runs_lock);
-  ls_pjrt_hosts **at = &runs;
-  while (*at != NULL && *at != self)
-    at = &(*at)->next;
-  if (*at != NULL) *at = self->next;
+  LS_UNLINK(&runs, self, next);
   ls_mutex_unlock(&runs_lock);
   ls_status status = self->status;
   self->status = NULL;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE  // dl_iterate_phdr, memmem
+#include "base/threads/locked.h"
 #include "engine/pjrt/client.h"
 
 #include <dlfcn.h>
@@ -385,15 +386,11 @@ static ls_status find_or_load(ls_runtime *runtime,
   LS_RETURN_IF_ERROR(initialize_plugin(runtime, plugin));
   plugin->next = plugins;
   plugins = plugin;
-  *out_plugin = ls_give(&plugin);
-  return ls_ok();
+  return ls_hand_over(&plugin, out_plugin);
 }
 
 ls_status ls_pjrt_plugin_load(ls_runtime *runtime,
                               const ls_pjrt_plugin **out_plugin) {
   *out_plugin = NULL;
-  ls_mutex_lock(&plugins_lock);
-  const ls_status status = find_or_load(runtime, out_plugin);
-  ls_mutex_unlock(&plugins_lock);
-  return status;
+  return LS_LOCKED(&plugins_lock, find_or_load(runtime, out_plugin));
 }

@@ -248,7 +248,6 @@ void ls_pjrt_run_fail(ls_pjrt_instance *self, ls_status status) {
   self->status = ls_status_join(self->status, status);
 }
 
-// Takes the status of the next event, waiting for it.
 void ls_pjrt_run_wait(ls_pjrt_instance *self) {
   ls_status status = ls_pjrt_await(ls_pjrt_client_of(self)->plugin,
                                    self->events[self->num_ready]);

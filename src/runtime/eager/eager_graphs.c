@@ -4,6 +4,7 @@
 // that is never reused. When the thread ends the graph is emptied, and another
 // thread may get it. Ids continue, so that handles of the ended thread are
 // stale.
+#include "base/memory/list.h"
 #include "base/runtime_internal.h"
 #include "base/threads/thread_state.h"
 #include "runtime/eager/eager.h"
@@ -124,10 +125,7 @@ void ls_eager_graphs_init(ls_runtime_state *state) {
 
 void ls_eager_graphs_deinit(ls_runtime_state *state) {
   ls_mutex_lock(&graphs_lock);
-  ls_runtime_state **at = &states;
-  while (*at != state)
-    at = &(*at)->next;
-  *at = state->next;
+  LS_UNLINK(&states, state, next);
   while (state->num_leaving > 0)
     ls_condition_wait(&graphs_left, &graphs_lock);
   ls_mutex_unlock(&graphs_lock);

@@ -4,6 +4,7 @@
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "base/threads/locked.h"
 #include "runtime/eager/eager.h"
 
 // Returns the delayed draw of a value, which the caller releases; NULL if the
@@ -13,10 +14,7 @@ static ls_late_draw *late_draw_of(ls_tensor value) {
   ls_runtime *runtime = ls_eager_of(value.graph)->state->runtime;
   const ls_node *node = ls_graph_node_of(value.graph, value.ref);
   if (node == NULL) return NULL;
-  ls_runtime_lock(runtime);
-  ls_late_draw *late = ls_object_retain(node->late);
-  ls_runtime_unlock(runtime);
-  return late;
+  return LS_RUNTIME_LOCKED(runtime, ls_object_retain(node->late));
 }
 
 ls_status ls_eager_initialize(ls_variable *variable, ls_tensor value) {
@@ -105,8 +103,7 @@ ls_status ls_variable_value(ls_variable *variable, ls_array **out_array) {
 }
 
 ls_status ls_variable_set_value(ls_variable *variable, const ls_array *array) {
-  LS_REQUIRE(variable);
-  LS_REQUIRE(array);
+  LS_REQUIRE(variable, array);
   ls_runtime_state *state = NULL;
   variable = ls_variable_meant(variable);
   LS_RETURN_IF_ERROR(ls_variable_settle(variable));

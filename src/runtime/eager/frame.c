@@ -3,6 +3,7 @@
 // Frames of the eager graph.
 #include <stdlib.h>
 
+#include "base/memory/list.h"
 #include "base/memory/own.h"
 #include "base/values/nest_internal.h"
 #include "graph/slices.h"
@@ -202,10 +203,7 @@ static ls_status drop_values(ls_graph *graph, const ls_frame *frame,
 }
 
 static void remove_frame(ls_graph *graph, ls_frame *frame) {
-  ls_frame **at = &ls_eager_of(graph)->frame;
-  while (*at != frame)
-    at = &(*at)->outer;
-  *at = frame->outer;
+  LS_UNLINK(&ls_eager_of(graph)->frame, frame, outer);
   ls_release(graph->allocator, frame);
 }
 

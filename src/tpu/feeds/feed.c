@@ -112,8 +112,7 @@ ls_status ls_feed_create(const ls_feed_options *options,
   LS_RETURN_IF_ERROR(ls_mutex_init(&feed->lock));
   LS_RETURN_IF_ERROR(set_device(feed, options->device));
   if (options->types != NULL) LS_RETURN_IF_ERROR(set_types(feed, options));
-  *out_feed = ls_give(&feed);
-  return ls_ok();
+  return ls_hand_over(&feed, out_feed);
 }
 
 bool ls_feed_uses(const ls_feed_state *feed, int64_t core) {

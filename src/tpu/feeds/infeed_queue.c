@@ -90,8 +90,7 @@ ls_status ls_infeed_queue_make(const ls_infeed_options *options,
   LS_RETURN_IF_NO_MEMORY(queue->name);
   LS_RETURN_IF_NO_MEMORY(queue->elements);
   LS_RETURN_IF_ERROR(set_all(queue, options));
-  *out_queue = ls_give(&queue);
-  return ls_ok();
+  return ls_hand_over(&queue, out_queue);
 }
 
 ls_status ls_infeed_queue_create(const ls_infeed_options *options,

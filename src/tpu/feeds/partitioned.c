@@ -44,8 +44,7 @@ ls_partitioned_infeed_create(const ls_partitioned_infeed_options *options,
   queue->assignment = ls_device_assignment_retain(options->assignment);
   queue->host = options->host;
   LS_RETURN_IF_ERROR(set_parts(queue, options));
-  *out_queue = ls_give(&queue);
-  return ls_ok();
+  return ls_hand_over(&queue, out_queue);
 }
 
 ls_status ls_partitioned_check(const ls_infeed_queue *queue) {

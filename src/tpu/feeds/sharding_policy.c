@@ -82,8 +82,7 @@ ls_status ls_sharding_policy_set_num_partitions(ls_sharding_policy *policy,
 
 ls_status ls_sharding_policy_merge(ls_sharding_policy *policy,
                                    const ls_sharding_policy *other) {
-  LS_REQUIRE(policy);
-  LS_REQUIRE(other);
+  LS_REQUIRE(policy, other);
   ls_sharding_policy merged = *policy;
   if (other->num_shards.set)
     LS_RETURN_IF_ERROR(

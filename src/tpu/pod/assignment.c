@@ -79,16 +79,14 @@ ls_status ls_device_assignment_make(ls_topology *topology, int32_t num_replicas,
   assignment->cores_per_replica = cores_per_replica;
   assignment->places = places;
   LS_RETURN_IF_ERROR(check_places(assignment));
-  *out_assignment = ls_give(&assignment);
-  return ls_ok();
+  return ls_hand_over(&assignment, out_assignment);
 }
 
 ls_status ls_device_assignment_create(ls_topology *topology,
                                       const ls_array *cores,
                                       ls_device_assignment **out_assignment) {
   LS_REQUIRE_OUT(out_assignment);
-  LS_REQUIRE(topology);
-  LS_REQUIRE(cores);
+  LS_REQUIRE(topology, cores);
   const ls_dtype dtype = ls_array_dtype(cores);
   const ls_shape shape = ls_array_shape(cores);
   if (!ls_coordinates_fit(cores))

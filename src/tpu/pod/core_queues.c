@@ -6,6 +6,7 @@
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "base/threads/locked.h"
 #include "base/values/array_internal.h"
 #include "base/values/nest_builder.h"
 #include "base/values/nest_internal.h"
@@ -36,9 +37,8 @@ static void destroy_queues(ls_core *core) {
 static void reset_queues(ls_core *core) {
   ls_pod *pod = core->pod;
   for (int i = 0; i < 2; ++i) {
-    ls_mutex_lock(&pod->lock);
-    const ls_core_queue *queue = *core_queues_place_of(core, i == 1);
-    ls_mutex_unlock(&pod->lock);
+    const ls_core_queue *queue =
+        LS_LOCKED(&pod->lock, *core_queues_place_of(core, i == 1));
     if (queue == NULL) continue;
     ls_queue_reset(queue->tuples);
     ls_queue_tell(queue->tuples);
@@ -71,8 +71,7 @@ static ls_status core_queues_make_queue(ls_core *core, bool is_outfeed,
   queue->most_spares = depth + 2;
   queue->spares = ls_new_array(allocator, ls_nest, queue->most_spares);
   LS_RETURN_IF_NO_MEMORY(queue->spares);
-  *out_queue = ls_give(&queue);
-  return ls_ok();
+  return ls_hand_over(&queue, out_queue);
 }
 
 ls_status ls_core_queue_of(ls_core *core, bool is_outfeed,
@@ -97,10 +96,8 @@ void ls_core_queue_close(ls_core_queue *queue) {
   ls_queue_close(queue->tuples);
   __atomic_fetch_add(&pod->closings, 1, __ATOMIC_SEQ_CST);
   for (int32_t i = 0; i < ls_pod_num_cores(pod); ++i) {
-    ls_mutex_lock(&pod->lock);
-    const ls_core_queue *other =
-        *core_queues_place_of(&pod->cores[i], queue->is_outfeed);
-    ls_mutex_unlock(&pod->lock);
+    const ls_core_queue *other = LS_LOCKED(
+        &pod->lock, *core_queues_place_of(&pod->cores[i], queue->is_outfeed));
     if (other != NULL && other != queue) ls_queue_tell(other->tuples);
   }
   ls_runtime_note_input(pod->runtime);
@@ -108,11 +105,9 @@ void ls_core_queue_close(ls_core_queue *queue) {
 
 // ---- Tuples ----------------------------------------------------------------
 static ls_nest core_queues_take_spare(ls_core_queue *queue) {
-  ls_mutex_lock(&queue->lock);
-  const ls_nest spare =
-      queue->num_spares == 0 ? ls_none() : queue->spares[--queue->num_spares];
-  ls_mutex_unlock(&queue->lock);
-  return spare;
+  return LS_LOCKED(&queue->lock, queue->num_spares == 0
+                                     ? ls_none()
+                                     : queue->spares[--queue->num_spares]);
 }
 
 static bool core_queues_is_of(ls_nest tuple, const ls_type *types,

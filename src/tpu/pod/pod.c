@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/device_parts.h"
+#include "base/threads/locked.h"
 #include "tpu/own.h"
 #include "tpu/pod/pod.h"
 #include "tpu/pod/topology.h"
@@ -19,11 +20,9 @@ static ls_pod *find_in(const ls_tpu_state *state, const char *name,
 }
 
 ls_pod *ls_pod_find(ls_runtime *runtime, const char *name, const char *job) {
-  ls_runtime_lock(runtime);
-  ls_pod *pod =
-      ls_object_retain(find_in(ls_tpu_state_find(runtime), name, job));
-  ls_runtime_unlock(runtime);
-  return pod;
+  return LS_RUNTIME_LOCKED(
+      runtime,
+      ls_object_retain(find_in(ls_tpu_state_find(runtime), name, job)));
 }
 
 ls_pod *ls_pod_of_id(ls_runtime *runtime, const ls_system_id *id) {
@@ -132,9 +131,7 @@ ls_status ls_pod_ready(ls_runtime *runtime, const ls_system_id *id,
 }
 
 void ls_pod_reset_queues(ls_pod *pod) {
-  ls_mutex_lock(&pod->lock);
-  const ls_core_queues *queues = pod->queues;
-  ls_mutex_unlock(&pod->lock);
+  const ls_core_queues *queues = LS_LOCKED(&pod->lock, pod->queues);
   for (int32_t i = 0; queues != NULL && i < ls_pod_num_cores(pod); ++i)
     queues->reset(&pod->cores[i]);
 }
@@ -315,8 +312,7 @@ static ls_status make_pod(ls_runtime *runtime, const char *name,
     place_cores(pod);
   LS_RETURN_IF_ERROR(make_topology(pod));
   LS_RETURN_IF_ERROR(plan_faults(pod));
-  *out_pod = ls_give(&pod);
-  return ls_ok();
+  return ls_hand_over(&pod, out_pod);
 }
 
 // Adds a pod to the table. Requires the runtime's lock.

@@ -103,8 +103,7 @@ static ls_status plan(ls_pod *pod, const ls_pod_fault *fault, bool happened) {
 }
 
 ls_status ls_pod_inject(ls_pod *pod, const ls_pod_fault *fault) {
-  LS_REQUIRE(pod);
-  LS_REQUIRE(fault);
+  LS_REQUIRE(pod, fault);
   return plan(pod, fault, false);
 }
 

@@ -170,8 +170,7 @@ ls_status ls_topology_make(ls_allocator *allocator,
   LS_RETURN_IF_ERROR(count_mesh(topology->mesh, &mesh_size));
   LS_RETURN_IF_ERROR(set_owners(topology, mesh_size));
   LS_RETURN_IF_ERROR(set_bytes(topology, parts));
-  *out_topology = ls_give(&topology);
-  return ls_ok();
+  return ls_hand_over(&topology, out_topology);
 }
 
 bool ls_coordinates_fit(const ls_array *coordinates) {

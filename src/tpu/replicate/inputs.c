@@ -12,10 +12,6 @@
 #include "tpu/pod/pod.h"
 #include "tpu/replicate/replicate.h"
 
-static bool is_sequence(ls_nest nest) {
-  return nest.kind == LS_KIND_LIST || nest.kind == LS_KIND_TUPLE;
-}
-
 static ls_status check_form(ls_nest inputs) {
   LS_RETURN_IF_ERROR(ls_nest_status(inputs));
   if (inputs.kind != LS_KIND_LIST)
@@ -26,7 +22,7 @@ static ls_status check_form(ls_nest inputs) {
   const size_t count = ls_nest_count(ls_nest_item(inputs, 0));
   for (size_t r = 0; r < ls_nest_count(inputs); ++r) {
     const ls_nest own = ls_nest_item(inputs, r);
-    if (!is_sequence(own))
+    if (!ls_replicate_is_sequence(own))
       return ls_invalid_argument(
           "the inputs of replica %zu are a list or a tuple, got %s", r,
           LS_NEST_TEXT(own));

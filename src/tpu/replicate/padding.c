@@ -98,10 +98,6 @@ ls_status ls_check_static_shapes(ls_nest inputs) {
 }
 
 // ---- Maximum shapes -------------------------------------------------------
-static bool is_sequence(ls_nest nest) {
-  return nest.kind == LS_KIND_LIST || nest.kind == LS_KIND_TUPLE;
-}
-
 static ls_status check_structure(const ls_replication *r) {
   const ls_nest maxima = r->options->maximum_shapes;
   LS_RETURN_IF_ERROR(ls_nest_status(maxima));
@@ -112,7 +108,8 @@ static ls_status check_structure(const ls_replication *r) {
   if (r->first.kind == LS_KIND_NONE)
     return ls_invalid_argument(
         "maximum_shapes for a computation without inputs");
-  if (!is_sequence(maxima) || ls_nest_count(maxima) != ls_nest_count(r->first))
+  if (!ls_replicate_is_sequence(maxima) ||
+      ls_nest_count(maxima) != ls_nest_count(r->first))
     return ls_invalid_argument("maximum_shapes are a list of one for each of "
                                "the %zu inputs of a replica, got %s",
                                ls_nest_count(r->first), LS_NEST_TEXT(maxima));

@@ -86,6 +86,10 @@ ls_status ls_outputs_take(ls_replication *r, ls_nest made, ls_outputs *out);
 ls_status ls_outputs_give(ls_replication *r, const ls_outputs *outputs,
                           ls_nest *results);
 
+static inline bool ls_replicate_is_sequence(ls_nest nest) {
+  return nest.kind == LS_KIND_LIST || nest.kind == LS_KIND_TUPLE;
+}
+
 // ---- Arity -----------------------------------------------------------------
 // Numbers of arguments, checked if callbacks declare their parameters.
 

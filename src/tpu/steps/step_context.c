@@ -39,8 +39,7 @@ ls_status ls_step_context_make(ls_step_context **out_context) {
   LS_RETURN_IF_ERROR(empty_dict(&self->outputs));
   LS_RETURN_IF_ERROR(empty_dict(&self->reductions));
   LS_RETURN_IF_ERROR(empty_dict(&self->others));
-  *out_context = ls_give(&self);
-  return ls_ok();
+  return ls_hand_over(&self, out_context);
 }
 
 LS_COUNTED(ls_step_context)
@@ -149,8 +148,7 @@ static ls_status step_context_check_reduce(const char *name, ls_opt reduce) {
 
 ls_status ls_step_context_set_output(ls_step_context *context, const char *name,
                                      ls_nest output, ls_opt reduce) {
-  LS_REQUIRE(context);
-  LS_REQUIRE(name);
+  LS_REQUIRE(context, name);
   LS_RETURN_IF_ERROR(ls_nest_status(output));
   LS_RETURN_IF_ERROR(step_context_check_reduce(name, reduce));
   setting s = {context, name, reduce};
@@ -167,8 +165,7 @@ ls_status ls_step_context_set_output(ls_step_context *context, const char *name,
 ls_status ls_step_context_set_non_tensor_output(ls_step_context *context,
                                                 const char *name,
                                                 ls_nest output) {
-  LS_REQUIRE(context);
-  LS_REQUIRE(name);
+  LS_REQUIRE(context, name);
   LS_RETURN_IF_ERROR(ls_nest_status(output));
   setting s = {context, name, {0}};
   if (ls_in_cross_replica_context())

@@ -2,6 +2,7 @@
 // Steps on an iterator: one replicated computation on the next element, run
 // once or in a loop on the host.
 #include "tpu/steps/steps.h"
+#include "base/memory/list.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/values/nest_builder.h"
@@ -32,10 +33,7 @@ static void steps_enter(ls_tpu_strategy *strategy, struct ls_tpu_steps *entry) {
 
 static void steps_leave(ls_tpu_strategy *strategy, struct ls_tpu_steps *entry) {
   ls_mutex_lock(&strategy->base.lock);
-  struct ls_tpu_steps **at = &strategy->steps;
-  while (*at != entry)
-    at = &(*at)->outer;
-  *at = entry->outer;
+  LS_UNLINK(&strategy->steps, entry, outer);
   ls_mutex_unlock(&strategy->base.lock);
 }
 
@@ -152,8 +150,7 @@ static ls_status call_function(const ls_steps_build *build, ls_nest args,
         "a step without outputs must return an op or none, it has returned %s: "
         "set outputs by ls_step_context_set_output",
         LS_NEST_TEXT(made));
-  *out_made = ls_give(&made);
-  return ls_ok();
+  return ls_hand_over(&made, out_made);
 }
 
 // Calls the user's step inside the computation, once for all replicas.
@@ -261,8 +258,7 @@ static ls_status steps_build(ls_steps_build *build) {
 ls_status ls_strategy_run_steps(ls_strategy *strategy, const ls_steps *options,
                                 ls_step_context **out) {
   LS_REQUIRE_OUT(out);
-  LS_REQUIRE(strategy);
-  LS_REQUIRE(options);
+  LS_REQUIRE(strategy, options);
   LS_REQUIRE(options->fn);
   LS_REQUIRE(options->iterator);
   ls_crossing crossing;
@@ -296,8 +292,7 @@ static ls_status run_next(ls_strategy *strategy, ls_callable callable,
 ls_status ls_strategy_run_next(ls_strategy *strategy, ls_callable callable,
                                ls_distributed_iterator *iterator,
                                ls_nest *results) {
-  LS_REQUIRE(strategy);
-  LS_REQUIRE(results);
+  LS_REQUIRE(strategy, results);
   ls_crossing crossing;
   LS_RETURN_IF_ERROR(
       ls_cross_replica_begin(&crossing, strategy, "ls_strategy_run_next"));

@@ -209,8 +209,7 @@ ls_status ls_replicated_variable_create(const char *name, const ls_nest *leaves,
   LS_OWN(ls_variable, made) = NULL;
   LS_RETURN_IF_ERROR(replicated_variable_make(name, cores, count, &made));
   LS_RETURN_IF_ERROR(join_initializers(made));
-  *out_variable = ls_give(&made);
-  return ls_ok();
+  return ls_hand_over(&made, out_variable);
 }
 
 size_t ls_replicated_variable_num_cores(const ls_variable *variable) {

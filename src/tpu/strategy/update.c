@@ -170,8 +170,7 @@ static ls_status update_on_host(const ls_update_call *call,
     LS_RETURN_IF_ERROR(call_whole(call, NULL, &result));
   }
   if (!call->group) return ls_update_ungroup(call->strategy, result, out_value);
-  *out_value = ls_give(&result);
-  return ls_ok();
+  return ls_hand_over(&result, out_value);
 }
 
 ls_status ls_tpu_class_update_non_slot(const ls_update_call *call,

@@ -294,8 +294,7 @@ ls_status ls_tpu_metadata_query(const ls_tpu_resolver *resolver,
   ls_arena_init(&made->arena, allocator);
   LS_OWN(ls_tpu_metadata, data) = &made->data;
   LS_RETURN_IF_ERROR(query(resolver, want_topology, made));
-  *out_metadata = ls_give(&data);
-  return ls_ok();
+  return ls_hand_over(&data, out_metadata);
 }
 
 void ls_tpu_metadata_destroy(ls_tpu_metadata *data) {

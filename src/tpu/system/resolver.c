@@ -212,8 +212,7 @@ ls_status ls_tpu_resolver_create(const ls_tpu_resolver_options *options,
   resolver->runtime = runtime;
   if (options != NULL) resolver->options = *options;
   LS_RETURN_IF_ERROR(init_resolver(resolver));
-  *out_resolver = ls_give(&resolver);
-  return ls_ok();
+  return ls_hand_over(&resolver, out_resolver);
 }
 
 ls_status ls_tpu_resolver_connect(const ls_tpu_resolver_options *options,
@@ -224,8 +223,7 @@ ls_status ls_tpu_resolver_connect(const ls_tpu_resolver_options *options,
   LS_RETURN_IF_ERROR(ls_tpu_resolver_create(options, &resolver));
   LS_RETURN_IF_ERROR(ls_tpu_connect(resolver));
   LS_RETURN_IF_ERROR(ls_tpu_initialize(resolver, &topology));
-  *out_resolver = ls_give(&resolver);
-  return ls_ok();
+  return ls_hand_over(&resolver, out_resolver);
 }
 
 LS_COUNTED(ls_tpu_resolver)
@@ -278,8 +276,7 @@ int32_t ls_tpu_resolver_task_id(const ls_tpu_resolver *resolver) {
 
 ls_status ls_tpu_resolver_set_task(ls_tpu_resolver *resolver, const char *type,
                                    int32_t id) {
-  LS_REQUIRE(resolver);
-  LS_REQUIRE(type);
+  LS_REQUIRE(resolver, type);
   if (id < 0) return ls_invalid_argument("task %d is below 0", id);
   ls_mutex_lock(&resolver->lock);
   const char *kept = ls_arena_string(&resolver->arena, type);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/require.h"
+#include "base/threads/locked.h"
 #include "graph/graph.h"
 #include "lockstep/runtime_settings.h"
 #include "runtime/program.h"
@@ -207,9 +208,8 @@ ls_status ls_tpu_initialized_systems(ls_tpu_systems **out_systems) {
   if (runtime == NULL) return ls_out_of_memory();
   LS_NEW_OR_RETURN(ls_runtime_allocator(runtime), systems, made);
   made->allocator = ls_runtime_allocator(runtime);
-  ls_runtime_lock(runtime);
-  const ls_status status = copy_systems(ls_tpu_state_find(runtime), made);
-  ls_runtime_unlock(runtime);
+  const ls_status status = LS_RUNTIME_LOCKED(
+      runtime, copy_systems(ls_tpu_state_find(runtime), made));
   if (ls_status_is_ok(status))
     *out_systems = &made->data;
   else
@@ -324,8 +324,7 @@ static ls_status initialize_remote(const ls_tpu_resolver *resolver,
     if (again) warn_again(resolver);
     LS_RETURN_IF_ERROR(status);
   }
-  *out_topology = ls_give(&topology);
-  return ls_ok();
+  return ls_hand_over(&topology, out_topology);
 }
 
 // Keeps the first topology for the resolver's lifetime, because callers borrow
@@ -425,8 +424,6 @@ ls_status ls_runtime_devices(ls_runtime *runtime, ls_device_name **out_devices,
   LS_REQUIRE_OUT(out_devices);
   LS_REQUIRE_OUT(out_count);
   LS_REQUIRE(runtime);
-  ls_runtime_lock(runtime);
-  const ls_status status = system_list_devices(runtime, out_devices, out_count);
-  ls_runtime_unlock(runtime);
-  return status;
+  return LS_RUNTIME_LOCKED(
+      runtime, system_list_devices(runtime, out_devices, out_count));
 }

@@ -65,8 +65,7 @@ static ls_status make_job(const char *job, job_state **out_state) {
   if (around != NULL && strcmp(around->job, job) == 0)
     state->system = ls_object_retain(around);
   LS_RETURN_IF_ERROR(ls_keep_text(allocator, job, &state->job));
-  *out_state = ls_give(&state);
-  return ls_ok();
+  return ls_hand_over(&state, out_state);
 }
 
 // Finds the pod of the op's job; NULL if there is none.
