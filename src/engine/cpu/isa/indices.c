@@ -53,6 +53,10 @@ static void of_lines(int64_t *at, int64_t from, int64_t count,
   const int64_t rows = inner == 1 ? 1 : lines->picks;
   int64_t column = from % run, row = from / run % rows;
   int64_t base = from / run / rows * size * inner;
+  if (run == 1) {  // Lines of one index: as one run.
+    offset_run(at, count, 1, base, size);
+    return;
+  }
   for (int64_t i = 0; i < count;) {
     const int64_t end = ls_min_i64(count, i + run - column);
     if (across == 0)
