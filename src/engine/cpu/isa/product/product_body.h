@@ -126,7 +126,7 @@ LS_INLINE void fetch_outputs(const tile_work *work, const size_t rows,
 
 // Loads the chains of a tile.
 LS_INLINE void begin_tile(const tile_work *work, const size_t rows,
-                          const size_t vectors, const bool masked,
+                          const size_t vectors, const bool masked, size_t lanes,
                           VEC acc[LS_TILE_ROWS][LS_TILE_VECTORS]) {
   LS_UNROLL
   for (size_t i = 0; i < rows; ++i) {
@@ -135,7 +135,7 @@ LS_INLINE void begin_tile(const tile_work *work, const size_t rows,
       acc[i][v] = V(zero)();
       if (work->in != NULL) {
         acc[i][v] = load_part(work->in + i * work->in_stride + v * LANES,
-                              masked && v + 1 == vectors, work->lanes);
+                              masked && v + 1 == vectors, lanes);
       }
     }
   }
@@ -143,9 +143,8 @@ LS_INLINE void begin_tile(const tile_work *work, const size_t rows,
 
 // Ends the chains of a tile and stores them.
 LS_INLINE void end_tile(const tile_work *work, const size_t rows,
-                        const size_t vectors, const bool masked,
+                        const size_t vectors, const bool masked, size_t lanes,
                         VEC acc[LS_TILE_ROWS][LS_TILE_VECTORS]) {
-  const size_t lanes = work->lanes;
   const epilogue *end = work->end;
   LS_UNROLL
   for (size_t i = 0; i < rows; ++i) {
@@ -173,7 +172,7 @@ LS_EXPAND void run_tile(const tile_work *work, const size_t rows,
   const size_t lanes = work->lanes;
   if (a_transposed) fetch_outputs(work, rows, vectors);
   VEC acc[LS_TILE_ROWS][LS_TILE_VECTORS];
-  begin_tile(work, rows, vectors, masked, acc);
+  begin_tile(work, rows, vectors, masked, lanes, acc);
 
   const ELEM *a = work->a;
   const ELEM *b = work->b;
@@ -208,7 +207,7 @@ LS_EXPAND void run_tile(const tile_work *work, const size_t rows,
   }
 
   if (looks_ahead) *work->ahead = ahead;
-  end_tile(work, rows, vectors, masked, acc);
+  end_tile(work, rows, vectors, masked, lanes, acc);
 }
 
 #ifdef HALF
@@ -218,7 +217,7 @@ LS_EXPAND void run_half(const tile_work *work, const size_t rows,
   const size_t lanes = work->lanes, a_stride = work->a_stride;
   VEC acc[LS_TILE_ROWS][LS_TILE_VECTORS];
   HALF sum[LS_TILE_ROWS];
-  begin_tile(work, rows, 1, true, acc);
+  begin_tile(work, rows, 1, true, lanes, acc);
   LS_UNROLL
   for (size_t i = 0; i < rows; ++i)
     sum[i] = vf_half(acc[i][0]);
@@ -240,7 +239,7 @@ LS_EXPAND void run_half(const tile_work *work, const size_t rows,
   LS_UNROLL
   for (size_t i = 0; i < rows; ++i)
     acc[i][0] = vf_of_half(sum[i]);
-  end_tile(work, rows, 1, true, acc);
+  end_tile(work, rows, 1, true, lanes, acc);
 }
 #define HALF_COLUMNS (LANES / 2)
 #else
