@@ -63,6 +63,7 @@ struct ls_json {
   const char *key;  // Key of an object's member.
   ls_json *first;   // First item or member of an array or object.
   ls_json *next;    // Next sibling in the same array or object.
+  size_t at;        // Offset of its first character in the text.
 };
 
 // Reads all of `size` bytes. The value lives in the arena. `name` names the

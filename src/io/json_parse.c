@@ -267,6 +267,8 @@ static ls_status parse_value(parser *p, int depth, ls_json *value) {
     snprintf(wanted, sizeof(wanted), "at most %d levels", p->most_depth);
     return fail_expecting(p, wanted);
   }
+  skip_space(p);
+  value->at = (size_t)(p->at - p->text);
   if (accept_character(p, '{')) {
     value->kind = LS_JSON_OBJECT;
     return parse_items(p, depth, value);

@@ -18,6 +18,9 @@ LS_MUST_USE ls_status ls_ranks_gather_parts(ls_ranks *ranks,
 enum { LS_CHECKPOINT_FORMAT = 1, LS_CHECKPOINT_TAIL_SIZE = 21 };
 // The end of a .json: the checksum of all earlier bytes.
 #define LS_CHECKPOINT_TAIL ",\"crc32c\":\"%08x\"}"
+// The last key but that of a .json whose values are being replaced: the .json
+// of the values before.
+#define LS_CHECKPOINT_BEFORE "before"
 
 // The file with which ranks find out if they see the same folder.
 #define LS_CHECKPOINT_NONCE "checkpoint.ranks"

@@ -166,7 +166,7 @@ static ls_status check_values(const ls_checkpoint_file *self) {
 // replacing a checkpoint may leave the values of either root in the .json.
 static ls_status choose_root(ls_checkpoint_file *self) {
   for (const ls_json *older;
-       (older = ls_json_find(self->root, "before")) != NULL;
+       (older = ls_json_find(self->root, LS_CHECKPOINT_BEFORE)) != NULL;
        self->root = older) {
     const ls_status status = check_values(self);
     if (ls_status_code(status) != LS_DATA_LOSS) return status;

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <stdio.h>
+
 #include "base/memory/own.h"
+#include "base/plain.h"
 #include "base/threads/worker.h"
 #include "io/crc32c.h"
 #include "state/checkpoint_file.h"
@@ -88,7 +91,7 @@ static void print_content(ls_text *text, const ls_checkpoint_content *content,
   print_record(&json, "state", content->state);
   print_values(&json, crcs, &content->values);
   if (before != NULL) {
-    ls_json_key(&json, "before");
+    ls_json_key(&json, LS_CHECKPOINT_BEFORE);
     ls_text_append(text, before);
   }
   // The checksum covers the text so far.
@@ -139,14 +142,43 @@ static ls_status write_over(writing *w) {
   return write_notes(w, NULL);
 }
 
+// Cuts a .json whose replacement was not finished, with roots in roots, down to
+// the one at offset `begin`, which fits the values.
+static void cut_before(writing *w, const ls_json *root, size_t begin,
+                       size_t size) {
+  size_t end = size;
+  for (; root->at != begin; root = ls_json_find(root, LS_CHECKPOINT_BEFORE))
+    end -= LS_CHECKPOINT_TAIL_SIZE;
+  const ls_json *older = ls_json_find(root, LS_CHECKPOINT_BEFORE);
+  memmove(w->before, w->before + begin, size - begin);
+  if (older == NULL) {
+    w->before[end - begin] = '\0';
+    return;
+  }
+  char *tail = w->before +
+               (older->at - strlen(",\"" LS_CHECKPOINT_BEFORE "\":") - begin);
+  const uint32_t crc = ls_crc32c(0, w->before, (size_t)(tail - w->before));
+  snprintf(tail, LS_CHECKPOINT_TAIL_SIZE + 1, LS_CHECKPOINT_TAIL, crc);
+}
+
 // Reads the existing .json of this step, if it is undamaged.
 static ls_status read_before(writing *w, const char *folder) {
+  const int64_t step = w->content->step;
   size_t size = 0;
   LS_OWN(ls_checkpoint_file, file) = {0};
-  LS_RETURN_IF_ERROR(ls_checkpoint_file_read_notes(w->runtime, folder,
-                                                   w->content->step, &file));
-  return w->files->read(w->files->user, ls_text_data(&w->notes_path), SIZE_MAX,
-                        ls_runtime_allocator(w->runtime), &w->before, &size);
+  LS_OWN(ls_checkpoint_file, fitting) = {0};
+  LS_RETURN_IF_ERROR(
+      ls_checkpoint_file_read_notes(w->runtime, folder, step, &file));
+  const bool is_unfinished =
+      ls_json_find(file.root, LS_CHECKPOINT_BEFORE) != NULL;
+  if (is_unfinished)
+    LS_RETURN_IF_ERROR(
+        ls_checkpoint_file_open(w->runtime, folder, step, &fitting));
+  LS_RETURN_IF_ERROR(
+      w->files->read(w->files->user, ls_text_data(&w->notes_path), SIZE_MAX,
+                     ls_runtime_allocator(w->runtime), &w->before, &size));
+  if (is_unfinished) cut_before(w, file.root, fitting.root->at, size);
+  return ls_ok();
 }
 
 // ---- Ranks -----------------------------------------------------------------

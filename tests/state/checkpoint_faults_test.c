@@ -246,6 +246,43 @@ TEST(the_newest_survives_a_disk_that_is_full_or_fails) {
       try_fault(nth, way % 2 == 1, way / 2 == 1);
 }
 
+static size_t count_texts(const char *text, const char *part) {
+  size_t count = 0;
+  for (; (text = strstr(text, part)) != NULL; ++text)
+    ++count;
+  return count;
+}
+
+// Replacing one step fails again and again, at one call and then the next.
+TEST(an_unfinished_replacement_keeps_one_older_root) {
+  LS_OWN_BEGUN(world, w, begin, false);
+  const int steps = count_steps();
+  size_t unfinished = 0;
+  int64_t sure = 0;
+  expect_ok(ls_checkpoints_open(&w.options, &w.checkpoints));
+  expect_ok(save(&w, 100, sure));
+  for (int version = 1; version <= steps; ++version) {
+    w.files.fail_at = w.files.steps + version / 2 % 12 + 1;
+    const ls_status status = save(&w, 100, version);
+    w.files.fail_at = 0;
+    if (ls_status_is_ok(status)) sure = version;
+    ls_status_free(status);
+    const ls_text *notes =
+        crash_files_find(&w.files, "run/model.ckpt-100.json");
+    const size_t older = count_texts(ls_text_data(notes), "\"before\"");
+    unfinished += older;
+    assert_true(older < 2);
+    ls_restore_report report = {0};
+    set_version(&w, -1);
+    expect_ok(ls_checkpoints_restore(w.checkpoints, NULL, &report));
+    assert_true(w.version == sure || w.version == version);
+    sure = w.version;
+    expect_version(&w);
+  }
+  assert_true(unfinished > 10);
+  ls_status_free(ls_checkpoints_close(w.checkpoints));
+}
+
 // ---- Damages ---------------------------------------------------------------
 enum { CHECKPOINTS = 3, FILES = 2 * CHECKPOINTS + 1 };
 
