@@ -199,8 +199,9 @@ module lockstep
       train = c_null_ptr
     integer(c_int64_t) :: num_examples = 0
     type(c_ptr) :: test = c_null_ptr
-    integer(c_int64_t) :: batch_size = 0, epochs = 0, steps = 0, seed = 0, &
-      iterations_per_loop = 0
+    integer(c_int64_t) :: batch_size = 0, epochs = 0, steps = 0
+    logical(c_bool) :: only_saves = .false.
+    integer(c_int64_t) :: seed = 0, iterations_per_loop = 0
     integer(c_int) :: loop_infeed = 0
     type(c_ptr) :: run_folder = c_null_ptr
     logical(c_bool) :: overwrite = .false., resume = .false.

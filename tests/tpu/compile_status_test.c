@@ -154,8 +154,9 @@ TEST(one_value_of_many_is_fetched_among_many_nones) {
   open_asked(&a, 2, LS_SHAPE(2), make_twenty, NULL);
   expect_told(&a, true, LS_OK, NULL);
   leaves[0] = output(&a, 1, 3);
-  LS_OWN(ls_nest, fetches) = ls_nest_sequence(LS_KIND_LIST, leaves, 46);
+  const ls_nest fetches = ls_nest_sequence(LS_KIND_LIST, leaves, 46);
   expect_ok(fetch(&a, fetches, true, &result));
+  ls_nest_release(fetches);
   assert_true(ls_array_f64(ls_nest_as_array(ls_nest_item(result, 0)), 1) == 6);
   ls_nest_release(result);
   close_asked(&a, 2);
