@@ -59,11 +59,13 @@ struct ls_json {
   double number;
   int64_t integer;
   const char *string;  // UTF-8: `string_size` bytes and a zero.
-  size_t string_size;
+  union {
+    size_t string_size;
+    size_t at;  // Object: offset of its first character in the text.
+  };
   const char *key;  // Key of an object's member.
   ls_json *first;   // First item or member of an array or object.
   ls_json *next;    // Next sibling in the same array or object.
-  size_t at;        // Offset of its first character in the text.
 };
 
 // Reads all of `size` bytes. The value lives in the arena. `name` names the

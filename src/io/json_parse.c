@@ -267,10 +267,9 @@ static ls_status parse_value(parser *p, int depth, ls_json *value) {
     snprintf(wanted, sizeof(wanted), "at most %d levels", p->most_depth);
     return fail_expecting(p, wanted);
   }
-  skip_space(p);
-  value->at = (size_t)(p->at - p->text);
   if (accept_character(p, '{')) {
     value->kind = LS_JSON_OBJECT;
+    value->at = (size_t)(p->at - p->text) - 1;
     return parse_items(p, depth, value);
   }
   if (accept_character(p, '[')) {
