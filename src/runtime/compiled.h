@@ -33,7 +33,8 @@ struct ls_compiled {
   ls_touch *touches;  // Touches of the variables used, for the gate.
   size_t num_touches;
   char *ops;          // The program's ops as other ranks get them, or NULL.
-  uint64_t compared;  // 1 + the last seed with which ranks compared it. Atomic.
+  uint64_t compared;  // The last seed with which ranks compared it. Atomic.
+  bool was_compared;  // True if there is such a seed. Atomic.
   uint64_t runs;      // Number of runs of a program that ranks share. Atomic.
   ls_bound *idle;     // Taken and given back by an atomic exchange.
   uint64_t settled;   // The store's `changes` when all states checked before a

@@ -225,7 +225,8 @@ ls_status ls_ranks_meet(ls_compiled *compiled, ls_run_args *args) {
   args->number = compiled->draws
                      ? args->step
                      : __atomic_fetch_add(&compiled->runs, 1, __ATOMIC_RELAXED);
-  if (__atomic_load_n(&compiled->compared, __ATOMIC_RELAXED) == seed + 1)
+  if (__atomic_load_n(&compiled->was_compared, __ATOMIC_ACQUIRE) &&
+      __atomic_load_n(&compiled->compared, __ATOMIC_RELAXED) == seed)
     return ls_ok();
   const uint64_t *id = program->fingerprint;
   LS_RETURN_IF_ERROR(
@@ -239,7 +240,8 @@ ls_status ls_ranks_meet(ls_compiled *compiled, ls_run_args *args) {
                    &(compared_key){.program = {id[0], id[1]},
                                    .strategy = program->strategy,
                                    .seed = seed}));
-  __atomic_store_n(&compiled->compared, seed + 1, __ATOMIC_RELAXED);
+  __atomic_store_n(&compiled->compared, seed, __ATOMIC_RELAXED);
+  __atomic_store_n(&compiled->was_compared, true, __ATOMIC_RELEASE);
   return ls_ok();
 }
 

@@ -5,10 +5,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "distribute/own.h"
 #include "lockstep/communicator.h"
 #include "lockstep/host.h"
 #include "support/expect.h"
+#include "support/place.h"
 #include "support/rank_job.h"
+#include "support/replicas.h"
 #include "support/sanitizer.h"
 #include "support/small_models.h"
 #include "support/values.h"
@@ -250,6 +253,42 @@ TEST(a_rank_of_other_numerics_is_refused) {
     for (int k = 0; k < ranks; ++k)
       assert_int_equal(work.records[k].size, 0);
   }
+}
+
+// Random ops with a seed; rank 1's program has another factor.
+typedef struct draws {
+  int64_t seed;
+  int32_t rank;
+} draws;
+
+static ls_nest draw_by_rank(ls_nest args, void *user) {
+  const draws *self = user;
+  (void)args;
+  const ls_tensor x = ls_random_uniform(LS_DTYPE_F64, LS_SHAPE(4), 0, 1, NULL);
+  return ls_leaf(ls_all_reduce(
+      LS_REDUCE_SUM,
+      ls_reduce_sum(ls_mul_scalar(x, self->rank == 1 ? 3 : 1), LS_ALL_AXES)));
+}
+
+static ls_status run_draws(ls_communicator *communicator, void *user) {
+  LS_OWN(open_place, home) = runtime_begin(
+      (ls_runtime_options){.threads = 1, .communicator = communicator});
+  draws self = {*(const int64_t *)user, communicator->rank};
+  LS_OWN(ls_strategy, two) = mirrored_of(2);
+  LS_OWN(ls_function, function) = NULL;
+  LS_OWN(ls_nest, result) = ls_none();
+  expect_ok(ls_function_create(&(ls_function_options){.call = draw_by_rank,
+                                                      .user = &self,
+                                                      .seed = self.seed},
+                               &function));
+  return ls_strategy_run(two, ls_traced(function), ls_none(), &result);
+}
+
+TEST(ranks_compare_programs_with_any_seed) {
+  int64_t seeds[] = {0, 5, -1, INT64_MAX, INT64_MIN};
+  for (size_t i = 0; i < LS_COUNT_OF(seeds); ++i)
+    expect_status(ls_standin_run(2, run_draws, &seeds[i]),
+                  LS_FAILED_PRECONDITION, "another program; op ");
 }
 
 // Ranks that keep their failures to themselves, of which rank 1 stays until the
