@@ -112,6 +112,14 @@ static ls_nest make_shuffled(ls_input_context context, void *user) {
   return ls_nest_dataset(shuffled(20 + 3 * context.pipeline, 3));
 }
 
+// 7 batches of a function, on one host.
+static ls_nest odd_batches(ls_strategy *strategy) {
+  ls_nest data = ls_none();
+  expect_ok(ls_strategy_distribute_datasets_from_function(
+      strategy, make_shuffled, NULL, &data));
+  return data;
+}
+
 TEST(a_restored_iterator_goes_on) {
   LS_OWN(ls_strategy, two) = mirrored_of(2);
   LS_OWN(ls_strategy, pod) = pod_of_tasks(4, 2);
@@ -127,6 +135,8 @@ TEST(a_restored_iterator_goes_on) {
   expect_ok(ls_strategy_distribute_datasets_from_function(pod, make_shuffled,
                                                           NULL, &data));
   expect_goes_on(data);
+  // The last step lacks an element.
+  expect_goes_on(odd_batches(two));
   // A data set alone.
   expect_goes_on(ls_nest_dataset(shuffled(43, 4)));
 }
@@ -262,6 +272,51 @@ TEST(it_goes_on_with_others_replicas) {
   record = place_of(from);
   expect_ok(ls_distributed_iterator_restore(to, record));
   EXPECT_DEALT(to, "8 9 10 11");
+}
+
+// Replaces the position in a record, as an older checkpoint has it.
+static ls_record *with_position(ls_record *record, const char *position) {
+  LS_OWN(printed, text) = NULL;
+  char head[300], changed[400];
+  size_t size = 0;
+  expect_ok(ls_record_to_text(record, &text, &size));
+  ls_record_destroy(record);
+  snprintf(head, sizeof(head), "%s", text);
+  char *at = strstr(head, "\"position\":");
+  assert_non_null(at);
+  const char *rest = text + (at - head) + strlen("\"position\":");
+  *at = '\0';
+  snprintf(changed, sizeof(changed), "%s\"position\":%s%s", head, position,
+           rest + strspn(rest, "0123456789"));
+  expect_ok(ls_record_from_text("older", changed, strlen(changed), &record));
+  return record;
+}
+
+TEST(a_position_after_a_partial_step_is_the_end) {
+  LS_OWN(ls_strategy, two) = mirrored_of(2);
+  LS_OWN(ls_strategy, three) = mirrored_of(3);
+  LS_OWN(ls_distributed_iterator, from) = iterator_on(odd_batches(two));
+  LS_OWN(ls_distributed_iterator, to) = iterator_on(odd_batches(three));
+  LS_OWN(ls_nest, element) = ls_none();
+  go_on_by(from, 4);
+  // With others' replicas, too.
+  LS_OWN(ls_record, record) = place_of(from);
+  expect_ok(ls_distributed_iterator_restore(to, record));
+  assert_int_equal(ls_distributed_iterator_position(to), 3);
+  expect_status(ls_distributed_iterator_next(to, &element), LS_OUT_OF_RANGE,
+                "at the end");
+  // Older checkpoints count the element that the step lacked.
+  record = with_position(record, "8");
+  expect_ok(ls_distributed_iterator_restore(from, record));
+  assert_int_equal(ls_distributed_iterator_position(from), 4);
+  expect_status(ls_distributed_iterator_next(from, &element), LS_OUT_OF_RANGE,
+                "at the end");
+  record = with_position(record, "10");
+  expect_status(ls_distributed_iterator_restore(from, record),
+                LS_INVALID_ARGUMENT, "no position 10");
+  record = with_position(record, "5");
+  expect_status(ls_distributed_iterator_restore(from, record),
+                LS_INVALID_ARGUMENT, "is not where a step");
 }
 
 TEST(others_places_are_refused) {

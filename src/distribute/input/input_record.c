@@ -18,6 +18,14 @@ static int64_t elements_per_step(const ls_distributed_iterator *self) {
                                            : (int64_t)self->data->num_replicas;
 }
 
+// Returns the number of elements of the single pipeline; below 0: not known, or
+// endless.
+static int64_t count_elements(const ls_distributed_iterator *self) {
+  return self->data->is_turns
+             ? self->data->elements
+             : ls_dataset_cardinality(self->data->pipelines[0].dataset);
+}
+
 static bool is_one(const ls_distributed_iterator *self) {
   return self->data->num_pipelines == 1 &&
          self->data->cut != LS_INPUT_REBATCH &&
@@ -68,8 +76,11 @@ static ls_status save_pipeline(ls_distributed_iterator *self, size_t i,
 
 static ls_status save_one(ls_distributed_iterator *self, ls_record *record) {
   ls_record *source = NULL;
-  LS_RETURN_IF_ERROR(ls_record_set_i64(record, "position",
-                                       self->given * elements_per_step(self)));
+  const int64_t elements = count_elements(self);
+  int64_t position = self->given * elements_per_step(self);
+  // The last step may lack elements for some replicas.
+  if (elements >= 0 && position > elements) position = elements;
+  LS_RETURN_IF_ERROR(ls_record_set_i64(record, "position", position));
   if (ls_dataset_is_indexed(self->data->pipelines[0].dataset)) return ls_ok();
   LS_RETURN_IF_ERROR(ls_record_add(record, "source", &source));
   return ls_iterator_save(self->sources[0], source);
@@ -119,13 +130,18 @@ static ls_status input_record_restore_one(ls_distributed_iterator *self,
   const ls_record *source = NULL;
   const ls_distributed_dataset *data = self->data;
   const int64_t each = elements_per_step(self);
+  const int64_t elements = count_elements(self);
   LS_RETURN_IF_ERROR(ls_record_get_i64(record, "position", &position));
-  if (position < 0 || position % each != 0)
+  // Older checkpoints count elements that the last step lacked.
+  if (elements >= 0 && position > elements && position - elements < each)
+    position = elements;
+  const bool is_partial = position == elements && self->is_partial;
+  if (position < 0 || (position % each != 0 && !is_partial))
     return ls_invalid_argument(
         "iterator '%s' for %zu replicas is restored from element %lld, which "
         "is not where a step begins",
         self->name, data->num_replicas, (long long)position);
-  self->given = position / each;
+  self->given = position / each + (position % each > 0);
   if (data->is_turns)
     return ls_iterator_seek(self->sources[0],
                             self->given *
