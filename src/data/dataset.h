@@ -150,8 +150,11 @@ ls_nest ls_dataset_spec_nest(const ls_dataset *dataset);
 ls_nest ls_spec_of_element(ls_nest element);
 // Returns the spec in a leaf of ls_nest_spec, NULL for another leaf.
 const ls_leaf_spec *ls_nest_as_spec(ls_nest leaf);
-// Checks that an element fits the spec.
-//   LS_INVALID_ARGUMENT  names data set, leaf and both types.
+// Checks that an element fits a spec, and the spec of a data set.
+//   LS_INVALID_ARGUMENT  names leaf and both types, and the data set.
+LS_MUST_USE ls_status ls_element_check(const ls_element_spec *spec,
+                                       ls_allocator *allocator,
+                                       ls_nest element);
 LS_MUST_USE ls_status ls_dataset_check_element(const ls_dataset *dataset,
                                                ls_nest element);
 

@@ -212,22 +212,23 @@ static bool leaf_fits(const ls_leaf_spec *spec, ls_nest leaf) {
          ls_shape_compatible(composite->spec.type.shape, spec->type.shape);
 }
 
-static ls_status check_leaves(const ls_dataset *dataset, ls_nest element) {
+ls_status ls_element_check(const ls_element_spec *spec, ls_allocator *allocator,
+                           ls_nest element) {
   ls_nest room[16];
   ls_nest *leaves = room;
   const size_t count = ls_nest_num_leaves(element);
-  LS_OWN_MEMORY(dataset->allocator, ls_nest, many) = NULL;
-  LS_RETURN_IF_ERROR(ls_nest_same_structure(dataset->structure, element));
+  LS_OWN_MEMORY(allocator, ls_nest, many) = NULL;
+  LS_RETURN_IF_ERROR(ls_nest_same_structure(spec->structure, element));
   if (count > LS_COUNT_OF(room)) {
-    leaves = many = ls_new_array(dataset->allocator, ls_nest, count);
+    leaves = many = ls_new_array(allocator, ls_nest, count);
     LS_RETURN_IF_NO_MEMORY(many);
   }
   ls_nest_flatten(element, leaves, count);
   for (size_t i = 0; i < count; ++i) {
-    if (leaf_fits(&dataset->leaves[i], leaves[i])) continue;
+    if (leaf_fits(&spec->leaves[i], leaves[i])) continue;
     char found[256], wanted[256];
     ls_nest_print(leaves[i], found, sizeof(found));
-    print_leaf(&dataset->leaves[i], wanted, sizeof(wanted));
+    print_leaf(&spec->leaves[i], wanted, sizeof(wanted));
     return ls_invalid_argument("leaf %zu of an element is %s, where all are "
                                "%s; give the elements' types if they differ",
                                i, found, wanted);
@@ -236,6 +237,9 @@ static ls_status check_leaves(const ls_dataset *dataset, ls_nest element) {
 }
 
 ls_status ls_dataset_check_element(const ls_dataset *dataset, ls_nest element) {
-  return ls_status_annotate(check_leaves(dataset, element), "in data set '%s'",
-                            dataset->kind->name);
+  const ls_element_spec spec = {dataset->structure, dataset->leaves,
+                                dataset->num_leaves};
+  return ls_status_annotate(
+      ls_element_check(&spec, dataset->allocator, element), "in data set '%s'",
+      dataset->kind->name);
 }

@@ -173,6 +173,9 @@ TEST(data_without_an_end_is_never_partial) {
     expect_ok(ls_distributed_iterator_next(iterator, &element));
   assert_string_equal(print_dealt(element, text, sizeof(text)), "[1 2] []");
   ls_distributed_iterator_release(iterator);
+  const ls_nest uneven = from_function(pod, make_endless, NULL, NULL);
+  assert_int_equal(ls_distributed_dataset_cardinality(uneven), LS_INFINITE);
+  ls_nest_release(uneven);
   const ls_nest endless = from_function(one, make_endless, NULL, NULL);
   assert_int_equal(ls_distributed_dataset_cardinality(endless), LS_INFINITE);
   iterator = iterator_on(endless);
@@ -367,6 +370,33 @@ static ls_nest make_liar(ls_input_context context, void *user) {
   (void)user;
   return ls_nest_input_callable(ls_nest_spec(LS_DTYPE_I64, LS_SCALAR),
                                 next_pair, NULL, NULL);
+}
+
+static ls_nest next_wide(void *user) {
+  (void)user;
+  return ls_nest_zeros(LS_DTYPE_I64, LS_SHAPE(3));
+}
+
+static ls_nest make_wide(ls_input_context context, void *user) {
+  (void)context;
+  return ls_nest_input_callable(ls_nest_retain(*(const ls_nest *)user),
+                                next_wide, NULL, NULL);
+}
+
+TEST(elements_of_a_callable_have_its_types) {
+  LS_OWN(ls_strategy, two) = mirrored_of(2);
+  const ls_type types[] = {{LS_DTYPE_F32, LS_SHAPE(3)},
+                           {LS_DTYPE_I64, LS_SHAPE(2)},
+                           {LS_DTYPE_I64, LS_SHAPE(-1, 3)}};
+  for (size_t i = 0; i < LS_COUNT_OF(types); ++i) {
+    LS_OWN(ls_nest, spec) = ls_nest_spec(types[i].dtype, types[i].shape);
+    LS_OWN(ls_nest, element) = ls_none();
+    ls_distributed_iterator *iterator =
+        iterator_on(from_function(two, make_wide, &spec, NULL));
+    expect_status(ls_distributed_iterator_next(iterator, &element),
+                  LS_INVALID_ARGUMENT, "leaf 0 of an element is i64[3]");
+    ls_distributed_iterator_release(iterator);
+  }
 }
 
 TEST(what_is_no_data_set_is_refused) {

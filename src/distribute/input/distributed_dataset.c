@@ -80,10 +80,13 @@ ls_input_callable *ls_nest_as_input_callable(ls_nest leaf) {
 ls_status ls_input_callable_next(ls_input_callable *callable,
                                  ls_nest *element) {
   LS_OWN(ls_nest, next) = callable->next(callable->user);
+  const ls_element_spec spec = {callable->structure, callable->leaves,
+                                callable->num_leaves};
   LS_RETURN_IF_ERROR(ls_nest_status(next));
-  LS_RETURN_IF_ERROR(ls_status_annotate(
-      ls_nest_same_structure(callable->structure, next),
-      "between a callable's declared types and its element"));
+  LS_RETURN_IF_ERROR(
+      ls_status_annotate(ls_element_check(&spec, callable->allocator, next),
+                         "between a callable's declared types and its "
+                         "element"));
   ls_nest_release(*element);
   *element = ls_give(&next);
   return ls_ok();
@@ -193,6 +196,7 @@ static int64_t cardinality_of(const ls_distributed_dataset *data) {
                                  ? (int64_t)data->num_replicas
                                  : (int64_t)data->map.hosts[i].count;
     const int64_t steps = steps_of(data, dataset, replicas);
+    if (steps == LS_INFINITE && data->is_partial) return LS_INFINITE;
     if (steps == LS_INFINITE) continue;
     if (steps == LS_UNKNOWN_SIZE || data->cut == LS_INPUT_REBATCH)
       return LS_UNKNOWN_SIZE;
