@@ -74,7 +74,8 @@ typedef struct ls_input_options {
   ls_replication_mode replication;
   // For data sets from a function, per replica, not fetched.
   bool place_dataset_on_device;
-  // Number of values prefetched for each replica; 0: none. Default 1.
+  // Number of values prefetched for each replica, at most 2^20; 0: none.
+  // Default 1.
   ls_opt per_replica_buffer_size;
   ls_shard_policy sharding;
   // Each replica gets a whole element instead of a part of one. An incomplete
@@ -218,7 +219,7 @@ LS_API LS_MUST_USE ls_status ls_distributed_iterator_next_as_optional(
 LS_PLACED ls_nest
 ls_distributed_iterator_get_next(ls_distributed_iterator *iterator);
 // Returns the next element as a tuple (has_value, element); zeros if it has no
-// value.
+// value. In eager their dimensions that are not known are 0.
 LS_PLACED ls_nest
 ls_distributed_iterator_get_next_as_optional(ls_distributed_iterator *iterator);
 

@@ -222,7 +222,7 @@ TEST(arrays_become_variables_of_the_host) {
   LS_OWN(ls_strategy, two) = mirrored_of(2);
   LS_OWN(ls_nest, arrays) = some_arrays();
   // Slices of a row, of some, of all.
-  const int64_t bytes[] = {1, 12, 13, 30, 0};
+  const int64_t bytes[] = {1, 12, 13, 30, 0, INT64_MAX};
   for (size_t i = 0; i < LS_COUNT_OF(bytes); ++i) {
     LS_OWN(ls_nest, variables) = ls_none();
     LS_OWN(ls_dataset, dataset) = NULL;

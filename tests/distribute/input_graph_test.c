@@ -265,12 +265,25 @@ TEST(the_end_can_be_a_value) {
   // In eager.
   iterator = iterator_on(distributed(two, number_batches(3, 2), NULL));
   const bool wanted[] = {true, true, false, false};
+  const char *const dealt[] = {"[0] [1]", "[2] []", "[] []", "[] []"};
   for (size_t i = 0; i < LS_COUNT_OF(wanted); ++i) {
+    char text[100];
     made = ls_distributed_iterator_get_next_as_optional(iterator);
     expect_ok(ls_nest_status(made));
     assert_true(ls_nest_number(ls_nest_item(made, 0)) == wanted[i]);
+    assert_string_equal(print_dealt(ls_nest_item(made, 1), text, sizeof(text)),
+                        dealt[i]);
     ls_nest_release(made);
   }
+  ls_distributed_iterator_release(iterator);
+  // Zeros, as in graphs.
+  iterator = iterator_on(distributed(two, whole_batches(4, 4), NULL));
+  ls_nest_release(ls_distributed_iterator_get_next_as_optional(iterator));
+  made = ls_distributed_iterator_get_next_as_optional(iterator);
+  char text[100];
+  assert_string_equal(print_dealt(ls_nest_item(made, 1), text, sizeof(text)),
+                      "[0 0] [0 0]");
+  ls_nest_release(made);
 }
 
 // ---- In functions -----------------------------------------------------------

@@ -94,6 +94,11 @@ TEST(a_buffer_of_none_reads_nothing_ahead) {
   expect_refused(two, number_batches(8, 4),
                  &(ls_input_options){.per_replica_buffer_size = LS_SOME(-1)},
                  LS_INVALID_ARGUMENT, "per_replica_buffer_size -1");
+  expect_refused(
+      two, number_batches(8, 4),
+      &(ls_input_options){.per_replica_buffer_size = LS_SOME(INT64_MAX / 2 + 1),
+                          .whole_elements = true},
+      LS_INVALID_ARGUMENT, "must be 0 (none) to 1048576");
 }
 
 // Whole elements are read ahead where graphs are built.

@@ -9,6 +9,7 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
+#include "data/composite.h"
 #include "distribute/input/input.h"
 #include "graph/graph.h"
 #include "lockstep/host.h"
@@ -67,18 +68,33 @@ static ls_nest *element_of(ls_host_call *call) {
   return (ls_nest *)(void *)&call->room[0];
 }
 
-// Makes zeros and empty strings instead of an element.
-static ls_status make_zeros(ls_distributed_iterator *iterator,
-                            ls_nest *element) {
+// Makes zeros and empty strings as values, of size 0 in dimensions that are not
+// known.
+static ls_status fill_zeros(ls_distributed_iterator *iterator) {
   const ls_distributed_dataset *data = iterator->data;
   for (size_t l = 0; l < data->num_leaves; ++l)
     for (size_t r = 0; r < data->num_replicas; ++r) {
-      const ls_type type = ls_input_type_of(data, l, r);
+      ls_nest *part = &iterator->parts[l * data->num_replicas + r];
+      ls_leaf_spec spec = data->leaves[l];
+      spec.type = ls_input_type_of(data, l, r);
+      if (!ls_shape_is_known(spec.type.shape))
+        spec.type = ls_input_empty_type(data, l);
       LS_RETURN_IF_ERROR(
-          ls_take_nest(ls_nest_zeros(type.dtype, type.shape),
-                       &iterator->parts[l * data->num_replicas + r]));
+          spec.kind == LS_LEAF_DENSE
+              ? ls_take_nest(ls_nest_zeros(spec.type.dtype, spec.type.shape),
+                             part)
+              : ls_composite_empty(&spec, part));
     }
-  return ls_input_pack(iterator, element);
+  return ls_ok();
+}
+
+// Makes zeros instead of an element.
+static ls_status make_zeros(ls_distributed_iterator *iterator,
+                            ls_nest *element) {
+  ls_status status = fill_zeros(iterator);
+  if (ls_status_is_ok(status)) status = ls_input_pack(iterator, element);
+  ls_input_release_parts(iterator);
+  return status;
 }
 
 // Reads an element, or zeros at the end. Requires the iterator's lock.
@@ -90,10 +106,7 @@ static ls_status read_next(reading *self, ls_host_call *call,
                          ? ls_input_try_advance(iterator, element, &has_element)
                          : ls_input_advance(iterator, element));
   memcpy(&call->room[HAS_ELEMENT], &has_element, sizeof(has_element));
-  if (has_element) return ls_ok();
-  const ls_status status = make_zeros(iterator, element);
-  ls_input_release_parts(iterator);
-  return status;
+  return has_element ? ls_ok() : make_zeros(iterator, element);
 }
 
 static ls_status start_reading(ls_host_call *call) {
@@ -267,7 +280,9 @@ static ls_status input_ops_build(ls_distributed_iterator *iterator,
 static ls_nest advance_eagerly(ls_distributed_iterator *iterator) {
   bool has_value = false;
   ls_nest element = ls_none();
-  const ls_status status = ls_input_try_advance(iterator, &element, &has_value);
+  ls_status status = ls_input_try_advance(iterator, &element, &has_value);
+  if (ls_status_is_ok(status) && !has_value)
+    status = make_zeros(iterator, &element);
   return ls_status_is_ok(status) ? LS_TUPLE(ls_nest_bool(has_value), element)
                                  : ls_fail(status);
 }

@@ -18,6 +18,7 @@ static ls_status request_check_flag(ls_flag flag, const char *name) {
 }
 
 static ls_status request_check_values(const ls_input_options *options) {
+  enum { MOST_BUFFERED = 1 << 20 };
   const ls_opt *buffer = &options->per_replica_buffer_size;
   LS_RETURN_IF_ERROR(
       request_check_flag(options->fetch_to_device, "fetch_to_device"));
@@ -28,10 +29,10 @@ static ls_status request_check_values(const ls_input_options *options) {
   if ((unsigned)options->sharding > LS_SHARD_HINT)
     return ls_invalid_argument("sharding %d of ls_input_options is no policy",
                                (int)options->sharding);
-  if (buffer->set && buffer->value < 0)
+  if (buffer->set && (buffer->value < 0 || buffer->value > MOST_BUFFERED))
     return ls_invalid_argument(
-        "per_replica_buffer_size %lld: must be 0 (none) or more",
-        buffer->value);
+        "per_replica_buffer_size %lld: must be 0 (none) to %d", buffer->value,
+        MOST_BUFFERED);
   if (options->prefetch == LS_FLAG_ON && buffer->set && buffer->value < 1)
     return ls_invalid_argument(
         "prefetch is on with per_replica_buffer_size %lld: it needs at least 1",

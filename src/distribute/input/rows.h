@@ -50,7 +50,8 @@ static inline size_t ls_sharded_part(size_t hosts, size_t host, size_t index) {
 
 // Returns the number of rows of a slice of at least `bytes` bytes.
 static inline int64_t ls_slice_rows(int64_t bytes, int64_t bytes_of_row) {
-  return bytes_of_row > 0 ? (bytes + bytes_of_row - 1) / bytes_of_row : bytes;
+  return bytes_of_row > 0 ? bytes / bytes_of_row + (bytes % bytes_of_row > 0)
+                          : bytes;
 }
 
 // ---- Axes -------------------------------------------------------------------
