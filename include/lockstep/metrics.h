@@ -14,8 +14,9 @@
 // replica of a strategy the op adds to a variable with a component for each
 // replica (ON_READ, SUM), and the value covers all of them.
 //
-// `weights` weight the examples and broadcast to the values, 0: not counted; a
-// zeroed tensor (ls_no_weights): each counts once. `name` is that of the scope;
+// `weights` weight the examples, 0: not counted: a scalar, or a tensor of as
+// many dimensions as the values, each of the same size or 1; a zeroed tensor
+// (ls_no_weights): each counts once. `name` is that of the scope;
 // NULL: the metric's. A failed operand gives a failed nest. Labels and
 // predictions must have the same shape: otherwise LS_INVALID_ARGUMENT names
 // both.

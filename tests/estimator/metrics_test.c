@@ -222,6 +222,32 @@ TEST(labels_are_not_broadcast) {
   }
 }
 
+// A weight per example would weight the columns of [8, 8].
+TEST(weights_have_the_dimensions_of_the_values) {
+  LS_OWN(ls_graph, graph) = graph_named("weights");
+  {
+    LS_GRAPH_SCOPE(graph);
+    const ls_shape shapes[] = {LS_SHAPE(8), LS_SHAPE(8, 1), LS_SHAPE(8, 8),
+                               LS_SCALAR};
+    const ls_tensor x = ls_placeholder(LS_DTYPE_BOOL, LS_SHAPE(8, 8), "x"),
+                    score = ls_placeholder(LS_DTYPE_F32, LS_SHAPE(8, 8), "s");
+    for (size_t i = 0; i < LS_COUNT_OF(shapes); ++i) {
+      const ls_tensor weights = ls_placeholder(LS_DTYPE_F32, shapes[i], "w");
+      const ls_nest made[] = {ls_metric_mean(score, weights, NULL),
+                              ls_metric_precision(x, x, weights, NULL),
+                              ls_metric_auc(x, score, weights, LS_SOME(9), "")};
+      for (size_t k = 0; k < LS_COUNT_OF(made); ++k) {
+        if (i == 0)
+          expect_status(ls_nest_status(made[k]), LS_INVALID_ARGUMENT,
+                        "weights f32[8] of values ");
+        else
+          expect_ok(ls_nest_status(made[k]));
+        ls_nest_release(made[k]);
+      }
+    }
+  }
+}
+
 MEMORY_TEST(make_an_area) {
   LS_OWN(ls_graph, graph) = NULL;
   LS_RETURN_IF_ERROR(ls_graph_create("area", &graph));

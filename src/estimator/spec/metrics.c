@@ -51,8 +51,26 @@ static bool metrics_is_given(ls_tensor weights) {
 
 static ls_tensor as_f64(ls_tensor x) { return ls_convert(x, LS_DTYPE_F64); }
 
+// Returns true if weights have fewer dimensions than values: broadcasting would
+// align the last dimensions, so that a weight per example weighted a column.
+static bool lacks_dimensions(ls_tensor weights, ls_tensor values) {
+  if (!metrics_is_given(weights) || ls_tensor_is_failed(weights) ||
+      ls_tensor_is_failed(values))
+    return false;
+  const int32_t rank = ls_tensor_shape(weights).rank;
+  return rank > 0 && rank < ls_tensor_shape(values).rank;
+}
+
 // Returns the weight of each element of `values`.
 static ls_tensor weights_like(ls_tensor weights, ls_tensor values) {
+  if (lacks_dimensions(weights, values))
+    return ls_make_failed(
+        "metric",
+        ls_invalid_argument(
+            "weights %s of values %s: weights are a scalar, or have the "
+            "dimensions of the values, each of the same size or 1",
+            LS_SHAPE_TEXT(ls_tensor_dtype(weights), ls_tensor_shape(weights)),
+            LS_SHAPE_TEXT(ls_tensor_dtype(values), ls_tensor_shape(values))));
   return ls_broadcast_like(
       metrics_is_given(weights) ? as_f64(weights) : ls_scalar(LS_DTYPE_F64, 1),
       values);
