@@ -174,7 +174,7 @@ ls_status ls_estimator_create(const ls_estimator_options *options,
 
 void ls_estimator_destroy(ls_estimator *self) {
   if (self == NULL) return;
-  ls_allocator *allocator = ls_current_allocator();
+  ls_allocator *allocator = ls_runtime_allocator(self->runtime);
   ls_plans_destroy(self->plans);
   ls_run_config_release(self->config);
   ls_nest_release(self->params);
@@ -274,10 +274,8 @@ static ls_status name_whole(const ls_estimator *self, const char *named,
 
 static ls_status open_named(const ls_estimator *self, const char *named,
                             ls_estimator_checkpoint *out) {
-  ls_text path;
-  ls_print_begin(&path, ls_runtime_allocator(self->runtime));
-  ls_text_append(&path, named);
-  LS_RETURN_IF_ERROR(ls_print_end(&path, &out->path));
+  LS_RETURN_IF_ERROR(
+      ls_print_copy(ls_runtime_allocator(self->runtime), named, &out->path));
   return name_whole(self, named, ls_saved_file_open(named, &out->file));
 }
 
@@ -318,10 +316,9 @@ static ls_status open_newest(const ls_estimator *self,
 }
 
 void ls_estimator_free_names(char **names, size_t count) {
-  ls_allocator *allocator = ls_current_allocator();
   for (size_t i = 0; names != NULL && i < count; ++i)
-    ls_release(allocator, names[i]);
-  ls_release(allocator, names);
+    ls_text_release(names[i]);
+  ls_print_array_release(names);
 }
 
 static ls_status add_names(const ls_saved_file *file, size_t count,
@@ -331,7 +328,7 @@ static ls_status add_names(const ls_saved_file *file, size_t count,
     LS_RETURN_IF_ERROR(ls_saved_file_entry(file, i, &entry));
     if (entry.is_part) continue;
     LS_RETURN_IF_ERROR(
-        ls_keep_text(ls_current_allocator(), entry.name, &names[*out_count]));
+        ls_print_copy(ls_current_allocator(), entry.name, &names[*out_count]));
     ++*out_count;
   }
   return ls_ok();
@@ -346,8 +343,9 @@ ls_status ls_estimator_variable_names(const ls_estimator *estimator,
   ls_saved_info info;
   LS_RETURN_IF_ERROR(open_newest(estimator, &file));
   ls_saved_file_describe(file, &info);
-  LS_NEW_ARRAY_OR_RETURN(ls_current_allocator(), char *, names,
-                         info.num_entries + 1);
+  char **names = ls_print_array(ls_current_allocator(), info.num_entries + 1,
+                                sizeof(*names));
+  LS_RETURN_IF_NO_MEMORY(names);
   const ls_status status = add_names(file, info.num_entries, names, out_count);
   if (ls_status_is_ok(status)) {
     *out_names = names;

@@ -18,6 +18,7 @@
 enum { KEPT = 5 };
 
 struct ls_exporter {
+  ls_allocator *allocator;
   ls_exporter_options options;
   char *name, *events;
   int64_t keep;  // Number of exports to keep; 0: all.
@@ -49,6 +50,7 @@ static ls_status exporter_check(const ls_exporter_options *o) {
 static ls_status exporter_fill(ls_exporter *self,
                                const ls_exporter_options *o) {
   ls_allocator *allocator = ls_current_allocator();
+  self->allocator = allocator;
   self->options = *o;
   self->keep = o->keep.set                    ? o->keep.value
                : o->kind == LS_EXPORTER_FINAL ? 0
@@ -71,7 +73,7 @@ ls_status ls_exporter_create(const ls_exporter_options *options,
 
 void ls_exporter_destroy(ls_exporter *self) {
   if (self == NULL) return;
-  ls_allocator *allocator = ls_current_allocator();
+  ls_allocator *allocator = self->allocator;
   ls_nest_release(self->best);
   ls_release(allocator, self->name);
   ls_release(allocator, self->events);

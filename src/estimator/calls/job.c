@@ -249,9 +249,9 @@ static void job_drop(ls_job *job) {
 static ls_status keep_compile_error(ls_job *job) {
   if (job->device_hook == NULL) return ls_ok();
   ls_estimator *estimator = job->estimator;
-  ls_release(ls_current_allocator(), estimator->compile_error);
-  return ls_keep_text(ls_current_allocator(),
-                      ls_device_hook_compile_error(job->device_hook),
+  ls_allocator *allocator = ls_runtime_allocator(estimator->runtime);
+  ls_release(allocator, estimator->compile_error);
+  return ls_keep_text(allocator, ls_device_hook_compile_error(job->device_hook),
                       &estimator->compile_error);
 }
 

@@ -12,6 +12,7 @@
 #include "train/hooks/monitored.h"
 
 struct ls_predictions {
+  ls_runtime *runtime;  // Current in all calls.
   ls_job job;
   ls_monitored_session *session;
   ls_estimator_checkpoint checkpoint;  // For the first and later sessions.
@@ -150,6 +151,7 @@ ls_status ls_estimator_predict(ls_estimator *estimator,
     return ls_failed_precondition("predictions of this estimator are open: "
                                   "close them first (ls_predictions_close)");
   LS_NEW_OR_RETURN(ls_current_allocator(), ls_predictions, self);
+  self->runtime = ls_runtime_current();
   self->batches = prediction->batches;
   self->job.stop = prediction->stop;
   self->job.checkpoint = &self->checkpoint;
@@ -276,11 +278,12 @@ static ls_status predict_take(ls_predictions *self, ls_nest *row) {
 ls_status ls_predictions_next(ls_predictions *predictions, ls_nest *row) {
   LS_REQUIRE(row);
   LS_REQUIRE(predictions);
-  ls_status status = ls_ok();
+  ls_runtime *before = ls_runtime_make_current(predictions->runtime);
   while (!predictions->has_ended && predictions->next >= predictions->count) {
-    status = next_batch(predictions);
+    const ls_status status = next_batch(predictions);
     if (!ls_status_is_ok(status)) end_runs(predictions, status);
   }
+  (void)ls_runtime_make_current(before);
   if (!predictions->has_ended) return predict_take(predictions, row);
   return ls_status_is_ok(predictions->ended)
              ? LS_STATUS(LS_OUT_OF_RANGE, "there are no more predictions")
@@ -289,8 +292,10 @@ ls_status ls_predictions_next(ls_predictions *predictions, ls_nest *row) {
 
 ls_status ls_predictions_close(ls_predictions *predictions) {
   if (predictions == NULL) return ls_ok();
+  ls_runtime *before = ls_runtime_make_current(predictions->runtime);
   end_runs(predictions, ls_ok());
   const ls_status status = predictions->ended;
   ls_release(ls_current_allocator(), predictions);
+  (void)ls_runtime_make_current(before);
   return status;
 }

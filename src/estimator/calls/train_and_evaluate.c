@@ -7,6 +7,7 @@
 #include "base/runtime_internal.h"
 #include "estimator/calls/judges.h"
 #include "estimator/config/config.h"
+#include "graph/text/text.h"
 #include "train/events/run_events.h"
 #include "train/folder/run_folder.h"
 #include "train/hooks/hook.h"
@@ -100,7 +101,7 @@ static bool eval_rounds_wait(const ls_runtime *runtime, int64_t nanos,
 static void eval_rounds_drop_exports(ls_train_and_evaluation *result) {
   for (size_t i = 0; i < result->num_exports; ++i)
     ls_text_release(result->exports[i]);
-  ls_release(ls_current_allocator(), result->exports);
+  ls_print_array_release(result->exports);
   result->exports = NULL;
   result->num_exports = 0;
 }
@@ -119,8 +120,9 @@ static ls_status export_all(eval_rounds *self, const char *checkpoint) {
   // Rank 0 writes the exports.
   const size_t count =
       ls_ranks_own(&self->ranks) == 0 ? self->eval->num_exporters : 0;
-  out->exports = ls_new_array(ls_current_allocator(), char *, count + 1);
-  if (out->exports == NULL) return ls_out_of_memory();
+  out->exports =
+      ls_print_array(ls_current_allocator(), count + 1, sizeof(*out->exports));
+  LS_RETURN_IF_NO_MEMORY(out->exports);
   out->num_exports = count;
   for (size_t i = 0; i < count; ++i)
     LS_RETURN_IF_ERROR(

@@ -30,6 +30,7 @@ typedef struct ls_replica_core {
 
 // The system that a master names.
 typedef struct ls_plan_system {
+  ls_allocator *allocator;
   const char *master;
   const char *job;  // Job in device names; NULL: none.
   ls_tpu_resolver *resolver;
@@ -155,6 +156,7 @@ LS_MUST_USE ls_status ls_plan_check_ranks(const ls_plan *plan);
 // The context of a call of an input or model function.
 struct ls_user_context {
   ls_object object;
+  ls_allocator *allocator;  // Set in leaves.
   const ls_plan *plan;
   bool is_input;
   // Fields for input functions.

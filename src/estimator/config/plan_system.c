@@ -155,7 +155,7 @@ static ls_status assign_cores(ls_plan_system *self, ls_opt cores) {
             .shape_rank = LS_MESH_RANK,
             .num_replicas = {true, self->num_replicas}},
         &self->assignment));
-  self->replicas = ls_new_array(ls_current_allocator(), ls_replica_core,
+  self->replicas = ls_new_array(self->allocator, ls_replica_core,
                                 (size_t)self->num_replicas);
   if (self->replicas == NULL) return ls_out_of_memory();
   for (int64_t r = 0; r < self->num_replicas; ++r)
@@ -179,7 +179,8 @@ static ls_status resolve(ls_plan_system *self, const ls_run_values *config,
 ls_status ls_plan_system_init(ls_plan_system *system,
                               const ls_run_values *config, const char *master,
                               bool one_core) {
-  *system = (ls_plan_system){.master = master};
+  *system =
+      (ls_plan_system){.allocator = ls_current_allocator(), .master = master};
   const ls_status status = resolve(system, config, one_core);
   if (!ls_status_is_ok(status)) ls_plan_system_deinit(system);
   return status;
@@ -189,8 +190,7 @@ void ls_plan_system_deinit(ls_plan_system *system) {
   if (system->resolver != NULL) ls_tpu_resolver_release(system->resolver);
   ls_tpu_metadata_destroy(system->metadata);
   ls_device_assignment_release(system->assignment);
-  if (system->replicas != NULL)
-    ls_release(ls_current_allocator(), system->replicas);
+  if (system->replicas != NULL) ls_release(system->allocator, system->replicas);
   *system = (ls_plan_system){0};
 }
 

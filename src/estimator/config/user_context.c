@@ -7,16 +7,18 @@
 
 // ---- Contexts as parameters ------------------------------------------------
 static void user_context_destroy(ls_object *object) {
-  ls_release(ls_current_allocator(), object);
+  ls_release(((ls_user_context *)(void *)object)->allocator, object);
 }
 
 static const ls_object_type user_context_type = {
     .name = "context", .destroy = user_context_destroy};
 
 ls_nest ls_user_context_leaf(const ls_user_context *like) {
-  ls_user_context *self = ls_new(ls_current_allocator(), ls_user_context);
+  ls_allocator *allocator = ls_current_allocator();
+  ls_user_context *self = ls_new(allocator, ls_user_context);
   if (self == NULL) return ls_fail(ls_out_of_memory());
   *self = *like;
+  self->allocator = allocator;
   ls_object_init(&self->object, &user_context_type);
   return ls_nest_object(LS_KIND_OBJECT, &self->object);
 }

@@ -7,6 +7,7 @@
 #include "base/values/nest_builder.h"
 #include "base/values/nest_internal.h"
 #include "estimator/own.h"
+#include "graph/text/text.h"
 #include "lockstep/estimator_export.h"
 
 // Names of an output's tensors; count 0: the output has its own names.
@@ -121,12 +122,11 @@ ls_status ls_export_output_with(const ls_export_output *output, ls_nest tensors,
 // ---- The rewrite -----------------------------------------------------------
 void ls_export_outputs_release(ls_export_outputs *outputs) {
   if (outputs == NULL || outputs->items == NULL) return;
-  ls_allocator *allocator = ls_current_allocator();
   for (size_t i = 0; i < outputs->count; ++i) {
     ls_nest_release(outputs->items[i].tensors);
-    ls_release(allocator, outputs->items[i].key);
+    ls_text_release((char *)(uintptr_t)outputs->items[i].key);
   }
-  ls_release(allocator, outputs->items);
+  ls_print_array_release(outputs->items);
   *outputs = (ls_export_outputs){0};
 }
 
@@ -147,16 +147,18 @@ static ls_status keep_outputs(rewriting *r,
   const size_t count = spec->num_export_outputs;
   if (count == 0)
     return ls_invalid_argument("the model's spec has no export outputs");
-  r->outputs.items = ls_new_array(allocator, ls_export_output, count);
-  if (r->outputs.items == NULL) return ls_out_of_memory();
+  r->outputs.items =
+      ls_print_array(allocator, count, sizeof(*r->outputs.items));
+  LS_RETURN_IF_NO_MEMORY(r->outputs.items);
   for (size_t i = 0; i < count; ++i) {
     const ls_export_output *from = &spec->export_outputs[i];
     ls_export_output *to = &r->outputs.items[r->outputs.count];
-    const char *key = from->key != NULL ? from->key : "";
-    *to = (ls_export_output){.key = ls_copy_text(allocator, key, strlen(key)),
-                             .kind = from->kind};
-    if (to->key == NULL) return ls_out_of_memory();
-    to->tensors = ls_nest_retain(from->tensors);
+    char *key = NULL;
+    LS_RETURN_IF_ERROR(
+        ls_print_copy(allocator, from->key != NULL ? from->key : "", &key));
+    *to = (ls_export_output){.key = key,
+                             .kind = from->kind,
+                             .tensors = ls_nest_retain(from->tensors)};
     ++r->outputs.count;
   }
   return ls_ok();

@@ -35,12 +35,31 @@ ls_status ls_print_end(ls_text *out, char **out_text) {
   return text == NULL ? ls_out_of_memory() : ls_ok();
 }
 
-void ls_text_release(char *text) {
-  ls_allocator *allocator = NULL;
-  if (text == NULL) return;
-  memcpy(&allocator, text - LS_PRINT_PREFIX, sizeof(allocator));
-  ls_release(allocator, text - LS_PRINT_PREFIX);
+ls_status ls_print_copy(ls_allocator *allocator, const char *text,
+                        char **out_text) {
+  ls_text copy;
+  ls_print_begin(&copy, allocator);
+  ls_text_append(&copy, text);
+  return ls_print_end(&copy, out_text);
 }
+
+void *ls_print_array(ls_allocator *allocator, size_t count, size_t size) {
+  char *memory =
+      ls_allocate_zeroed(allocator, 1, LS_PRINT_PREFIX + count * size);
+  if (memory == NULL) return NULL;
+  memcpy(memory, &allocator, sizeof(allocator));
+  return memory + LS_PRINT_PREFIX;
+}
+
+void ls_print_array_release(void *array) {
+  ls_allocator *allocator = NULL;
+  if (array == NULL) return;
+  char *memory = (char *)array - LS_PRINT_PREFIX;
+  memcpy(&allocator, memory, sizeof(allocator));
+  ls_release(allocator, memory);
+}
+
+void ls_text_release(char *text) { ls_print_array_release(text); }
 
 // ---- Variables -------------------------------------------------------------
 static const ls_variable *as_variable(const ls_object *object) {

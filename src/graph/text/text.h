@@ -131,5 +131,11 @@ bool ls_print_is_word(const char *text);
 // Begins a text that ls_text_release can free, because it stores its allocator.
 void ls_print_begin(ls_text *out, ls_allocator *allocator);
 ls_status ls_print_end(ls_text *out, char **out_text);
+// Makes such a text.
+LS_MUST_USE ls_status ls_print_copy(ls_allocator *allocator, const char *text,
+                                    char **out_text);
+// Makes a zeroed array that stores its allocator; NULL without memory.
+void *ls_print_array(ls_allocator *allocator, size_t count, size_t size);
+void ls_print_array_release(void *array);
 
 #endif  // LS_GRAPH_TEXT_TEXT_H_

@@ -13,11 +13,13 @@
 // ---- Hooks -----------------------------------------------------------------
 static void hook_destroy(ls_object *object) {
   ls_hook *hook = (ls_hook *)object;
+  ls_runtime *before = ls_runtime_make_current(hook->runtime);
   ls_allocator *allocator = ls_current_allocator();
   if (hook->type->destroy != NULL) hook->type->destroy(hook->state);
   if (hook->type->size > 0) ls_release(allocator, hook->state);
   ls_release(allocator, hook->users.name);
   ls_release(allocator, hook);
+  (void)ls_runtime_make_current(before);
 }
 
 static const ls_object_type object_type = {.name = "hook",
@@ -27,6 +29,7 @@ ls_status ls_hook_lend(const ls_hook_type *type, void *state,
                        ls_hook **out_hook) {
   LS_NEW_OR_RETURN(ls_current_allocator(), ls_hook, hook);
   ls_object_init(&hook->object, &object_type);
+  hook->runtime = ls_runtime_current();
   hook->type = type;
   hook->state = state;
   hook->needs_session = type->needs_session;

@@ -29,6 +29,7 @@ typedef struct ls_hook_type {
 
 struct ls_hook {
   ls_object object;
+  ls_runtime *runtime;  // Current when it was made, and when it is destroyed.
   const ls_hook_type *type;
   void *state;
   bool needs_session;

@@ -178,6 +178,7 @@ static ls_status monitored_begin(ls_monitored_session *self) {
 }
 
 static void monitored_destroy(ls_monitored_session *self) {
+  ls_runtime *before = ls_runtime_make_current(self->runtime);
   ls_allocator *allocator = ls_current_allocator();
   drop_session(self);
   ls_nest_release(self->results);
@@ -189,6 +190,7 @@ static void monitored_destroy(ls_monitored_session *self) {
   ls_release(allocator, self->feeds);
   ls_release(allocator, self->checkpoints);
   ls_release(allocator, self);
+  (void)ls_runtime_make_current(before);
 }
 
 ls_status ls_monitored_session_create(const ls_monitored_options *options,
@@ -200,6 +202,7 @@ ls_status ls_monitored_session_create(const ls_monitored_options *options,
   LS_RETURN_IF_ERROR(
       ls_hooks_check("hooks", options->hooks, options->num_hooks));
   LS_NEW_OR_RETURN(ls_current_allocator(), ls_monitored_session, self);
+  self->runtime = ls_runtime_current();
   self->options = *options;
   const ls_status status = monitored_begin(self);
   if (ls_status_is_ok(status))
@@ -228,8 +231,8 @@ ls_session *ls_monitored_session_now(ls_monitored_session *session) {
 // ---- A run -----------------------------------------------------------------
 static ls_status add_feeds(ls_monitored_session *self, const ls_feed *feeds,
                            size_t count) {
-  LS_RETURN_IF_NO_MEMORY(LS_GROW(ls_current_allocator(), self->feeds,
-                                 self->feeds_capacity,
+  LS_RETURN_IF_NO_MEMORY(LS_GROW(ls_runtime_allocator(self->runtime),
+                                 self->feeds, self->feeds_capacity,
                                  self->num_feeds + count));
   for (size_t i = 0; i < count; ++i)
     self->feeds[self->num_feeds++] = feeds[i];

@@ -8,6 +8,7 @@
 #include "train/hooks/saving.h"
 
 struct ls_monitored_session {
+  ls_runtime *runtime;  // Current when it was made, and when it is closed.
   ls_monitored_options options;
   char *checkpoints;
   ls_scaffold own;

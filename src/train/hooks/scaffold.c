@@ -48,13 +48,14 @@ static ls_status look_for_tensor(const ls_graph *graph, const char *name,
 // Names of variables.
 typedef struct names {
   ls_object object;
+  ls_allocator *allocator;
   size_t count;
   char **items;
 } names;
 
 static void ready_op_destroy(ls_object *object) {
   names *self = (names *)object;
-  ls_allocator *allocator = ls_current_allocator();
+  ls_allocator *allocator = self->allocator;
   for (size_t i = 0; self->items != NULL && i < self->count; ++i)
     ls_release(allocator, self->items[i]);
   ls_release(allocator, self->items);
@@ -73,6 +74,7 @@ static ls_status make_names(ls_variable *const *variables, size_t count,
   made = ls_new(allocator, names);
   LS_RETURN_IF_NO_MEMORY(made);
   ls_object_init(&made->object, &names_type);
+  made->allocator = allocator;
   made->items = ls_new_array(allocator, char *, count + 1);
   LS_RETURN_IF_NO_MEMORY(made->items);
   for (made->count = 0; made->count < count; ++made->count) {
