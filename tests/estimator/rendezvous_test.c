@@ -178,6 +178,58 @@ TEST(a_session_that_is_forgotten_stays_open) {
   expect_contains(monitored_runs_log(), "closing the session");
 }
 
+// A session is forgotten, and another one fails, while the first one's time is
+// over.
+typedef struct crossing {
+  ls_rendezvous *rendezvous;
+  ls_session *first, *second;
+  pthread_t threads[2];
+} crossing;
+
+static void *forget_first(void *user) {
+  const crossing *self = user;
+  ls_rendezvous_forget(self->rendezvous, self->first);
+  return NULL;
+}
+
+static void *fail_second(void *user) {
+  const crossing *self = user;
+  ls_rendezvous_record(self->rendezvous, "infeed",
+                       LS_STATUS(LS_DATA_LOSS, "bad"), self->second);
+  return NULL;
+}
+
+static void cross(void *user) {
+  static void *(*const calls[])(void *) = {forget_first, fail_second};
+  crossing *self = user;
+  ls_session_request_close(self->first);
+  for (int i = 0; i < 2; ++i) {
+    assert_int_equal(pthread_create(&self->threads[i], NULL, calls[i], self),
+                     0);
+    usleep(20000);
+  }
+}
+
+TEST(a_timer_closes_no_other_session) {
+  LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
+  LS_OWN(ls_rendezvous, r) = NULL;
+  expect_ok(ls_rendezvous_create(1, &r));
+  LS_OWN(ls_session, first) = session_of(f.graph);
+  LS_OWN(ls_session, second) = session_of(f.graph);
+  crossing c = {.rendezvous = r, .first = first, .second = second};
+  monitored_runs_on_line("closing the session", cross, &c);
+  ls_rendezvous_record(r, "infeed", LS_STATUS(LS_DATA_LOSS, "bad"), first);
+  expect_status(run_stuck_in(&f, first), LS_CANCELLED, "");
+  for (int i = 0; i < 2; ++i)
+    assert_int_equal(pthread_join(c.threads[i], NULL), 0);
+  monitored_runs_on_line(NULL, NULL, NULL);
+  // The second one has five seconds of its own.
+  const double began = monitored_runs_now();
+  expect_status(run_stuck_in(&f, second), LS_CANCELLED, "");
+  assert_true(monitored_runs_now() >= began + 4);
+  ls_rendezvous_forget(r, second);
+}
+
 static void *request(void *cancel) {
   usleep(20000);
   ls_cancel_request(cancel);

@@ -43,6 +43,20 @@ static void close_session(ls_timer *timer) {
   __atomic_store_n(&self->waits, false, __ATOMIC_RELEASE);
 }
 
+// Takes the lock; with `sets_timer`, when no session will be closed or once the
+// function of an earlier timer has ended, so that it does not act for a new
+// one.
+static void rendezvous_lock(ls_rendezvous *self, bool sets_timer) {
+  for (;;) {
+    ls_mutex_lock(&self->lock);
+    if (!sets_timer || self->session != NULL ||
+        !__atomic_load_n(&self->waits, __ATOMIC_ACQUIRE))
+      return;
+    ls_mutex_unlock(&self->lock);
+    ls_spin_pause();
+  }
+}
+
 // Cancels the timer. After the call its function is not running.
 static void clear_timer(ls_rendezvous *self) {
   while (__atomic_load_n(&self->waits, __ATOMIC_ACQUIRE))
@@ -110,7 +124,7 @@ void ls_rendezvous_record(ls_rendezvous *self, const char *name,
   // of the run, which it ends without closing.
   const bool closes =
       session != NULL && ls_status_cause(status) != LS_CAUSE_NUMBERS;
-  ls_mutex_lock(&self->lock);
+  rendezvous_lock(self, closes);
   source *entry = entry_of(self, name);
   const ls_status replaced = entry != NULL ? entry->status : status;
   if (entry != NULL) entry->status = status;
@@ -130,10 +144,13 @@ void ls_rendezvous_record(ls_rendezvous *self, const char *name,
 
 void ls_rendezvous_forget(ls_rendezvous *self, ls_session *session) {
   ls_mutex_lock(&self->lock);
-  const bool is_it = session != NULL && self->session == session;
-  if (is_it) self->session = NULL;
+  if (session != NULL && self->session == session) {
+    self->session = NULL;
+    // The timer's function, if it runs already, finds no session.
+    if (ls_timer_clear(self->runtime, &self->timer))
+      __atomic_store_n(&self->waits, false, __ATOMIC_RELEASE);
+  }
   ls_mutex_unlock(&self->lock);
-  if (is_it) clear_timer(self);
 }
 
 void ls_rendezvous_record_done(ls_rendezvous *self, const char *name) {
