@@ -139,6 +139,30 @@ TEST(a_queue_that_is_reset_is_empty_and_open) {
   assert_int_equal(pop_number(queue), 2);
 }
 
+TEST(a_caller_of_an_earlier_generation_moves_nothing) {
+  LS_OWN(ls_queue, queue) = make(2);
+  LS_OWN(ls_nest, item) = ls_none();
+  bool moved = false;
+  ls_queue_renew(queue, 7);
+  expect_ok(ls_queue_try_push_in(queue, 7, number(1), &moved));
+  assert_true(moved);
+  ls_queue_renew(queue, 8);
+  assert_int_equal(ls_queue_count(queue), 0);
+  LS_OWN(ls_nest, late) = number(2);
+  expect_ok(ls_queue_try_push_in(queue, 7, late, &moved));
+  assert_false(moved);
+  expect_ok(push_waiting(queue, number(3)));
+  ls_queue_close(queue);
+  expect_ok(ls_queue_try_push_in(queue, 7, late, &moved));
+  expect_ok(ls_queue_try_pop_in(queue, 7, &item, &moved));
+  assert_false(moved);
+  // A reset begins no generation.
+  ls_queue_reset(queue);
+  expect_ok(ls_queue_try_push_in(queue, 8, number(4), &moved));
+  expect_ok(ls_queue_try_pop_in(queue, 8, &item, &moved));
+  assert_true(moved);
+}
+
 // ---- Threads ---------------------------------------------------------------
 enum { PER_PRODUCER = 500, PRODUCERS = 2, CONSUMERS = 2 };
 

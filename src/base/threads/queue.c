@@ -27,6 +27,7 @@ struct ls_queue {
   size_t head;
   size_t count;
   bool closed;
+  uint64_t generation;
   uint64_t told;           // Calls of ls_queue_tell.
   waiter_list waiters[2];  // Indexed by ls_queue_side.
 };
@@ -59,6 +60,7 @@ ls_status ls_queue_create(const ls_queue_options *options,
   LS_OWN_NEW_OR_RETURN(opts.allocator, ls_queue, queue);
   queue->allocator = opts.allocator;
   queue->capacity = opts.capacity;
+  queue->generation = opts.generation;
 
   LS_RETURN_IF_ERROR(queue_begin(queue, &opts));
   return ls_hand_over(&queue, out_queue);
@@ -182,12 +184,25 @@ static ls_status end_status(const ls_queue *queue) {
   return ls_out_of_range("queue '%s' is closed and drained", queue->name);
 }
 
+// A caller that belongs to no generation.
+static const uint64_t any_generation = UINT64_MAX;
+
+static bool queue_is_of(const ls_queue *queue, uint64_t generation) {
+  return generation == any_generation || generation == queue->generation;
+}
+
 ls_status ls_queue_try_push(ls_queue *queue, ls_nest item, bool *out_pushed) {
+  return ls_queue_try_push_in(queue, any_generation, item, out_pushed);
+}
+
+ls_status ls_queue_try_push_in(ls_queue *queue, uint64_t generation,
+                               ls_nest item, bool *out_pushed) {
   *out_pushed = false;
   ls_mutex_lock(&queue->lock);
-  const bool closed = queue->closed;
+  const bool is_of = queue_is_of(queue, generation);
+  const bool closed = is_of && queue->closed;
   ls_queue_waiter *ready = NULL;
-  if (!closed && queue_is_ready(queue, LS_QUEUE_PUSH)) {
+  if (is_of && !closed && queue_is_ready(queue, LS_QUEUE_PUSH)) {
     ready = queue_put(queue, item);
     *out_pushed = true;
   }
@@ -198,11 +213,17 @@ ls_status ls_queue_try_push(ls_queue *queue, ls_nest item, bool *out_pushed) {
 
 ls_status ls_queue_try_pop(ls_queue *queue, ls_nest *out_item,
                            bool *out_popped) {
+  return ls_queue_try_pop_in(queue, any_generation, out_item, out_popped);
+}
+
+ls_status ls_queue_try_pop_in(ls_queue *queue, uint64_t generation,
+                              ls_nest *out_item, bool *out_popped) {
   *out_item = ls_none();
   ls_mutex_lock(&queue->lock);
-  const bool ended = queue->closed && queue->count == 0;
+  const bool is_of = queue_is_of(queue, generation);
+  const bool ended = is_of && queue->closed && queue->count == 0;
   ls_queue_waiter *ready = NULL;
-  *out_popped = queue->count > 0;
+  *out_popped = is_of && queue->count > 0;
   if (*out_popped) ready = queue_take(queue, out_item);
   ls_mutex_unlock(&queue->lock);
   call_waiters(ready);
@@ -219,10 +240,13 @@ void ls_queue_close(ls_queue *queue) {
   call_waiters(writers);
 }
 
+void ls_queue_reset(ls_queue *queue) { ls_queue_renew(queue, any_generation); }
+
 // Keeps items that waiting writers push during the reset.
-void ls_queue_reset(ls_queue *queue) {
+void ls_queue_renew(ls_queue *queue, uint64_t generation) {
   ls_mutex_lock(&queue->lock);
   queue->closed = false;
+  if (generation != any_generation) queue->generation = generation;
   const size_t count = queue->count;
   ls_mutex_unlock(&queue->lock);
   for (size_t i = 0; i < count; ++i) {

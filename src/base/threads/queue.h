@@ -20,6 +20,7 @@ typedef struct ls_queue_options {
   size_t capacity;          // Number of items. Default 16.
   const char *name;         // Shown in errors. Copied. Default "queue".
   ls_allocator *allocator;  // Outlives the queue. Default: the system's.
+  uint64_t generation;      // See ls_queue_renew.
 } ls_queue_options;
 
 // Creates an open, empty queue. `options` may be NULL: all defaults.
@@ -41,10 +42,19 @@ LS_MUST_USE ls_status ls_queue_try_push(ls_queue *queue, ls_nest item,
 LS_MUST_USE ls_status ls_queue_try_pop(ls_queue *queue, ls_nest *out_item,
                                        bool *out_popped);
 
+// The same for callers of one generation; nothing is pushed or popped if the
+// queue is of another one.
+LS_MUST_USE ls_status ls_queue_try_push_in(ls_queue *queue, uint64_t generation,
+                                           ls_nest item, bool *out_pushed);
+LS_MUST_USE ls_status ls_queue_try_pop_in(ls_queue *queue, uint64_t generation,
+                                          ls_nest *out_item, bool *out_popped);
+
 // Closes the queue for pushes. Closing again does nothing.
 void ls_queue_close(ls_queue *queue);
 // Releases all items and opens the queue again.
 void ls_queue_reset(ls_queue *queue);
+// Begins a generation, then resets the queue.
+void ls_queue_renew(ls_queue *queue, uint64_t generation);
 bool ls_queue_is_closed(ls_queue *queue);
 size_t ls_queue_count(ls_queue *queue);  // Number of items now.
 const char *ls_queue_name(const ls_queue *queue);

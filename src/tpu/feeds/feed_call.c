@@ -116,6 +116,23 @@ static bool fail_cancelled(ls_feed_call *self) {
                 ls_feed_is_outfeed(self->feed->kind) ? "Outfeed" : "Infeed"));
 }
 
+// Returns true if the queue's system was shut down or initialized again since
+// the call found the queue.
+static bool is_over(const ls_feed_call *self) {
+  const ls_feed_targets *targets = self->targets;
+  return ls_pod_generation(targets->pod) != targets->generation;
+}
+
+static bool fail_over(ls_feed_call *self) {
+  const ls_pod *pod = self->targets->pod;
+  return set_failure(
+      self,
+      ls_failed_precondition(
+          "the TPU system '%s' was %s while a run waited for its %s", pod->name,
+          ls_pod_is_initialized(pod) ? "initialized again" : "shut down",
+          ls_feed_word(self->feed)));
+}
+
 static bool feed_call_step(ls_feed_call *self);
 
 // Tries until the call ends or waits. Nobody may touch the call once it waits
@@ -283,10 +300,12 @@ static bool step_take(ls_feed_call *self) {
       bool popped =
           self->tuples[i].kind != LS_KIND_NONE || !ls_feed_is_used(self, i);
       if (!popped)
-        ls_status_free(ls_queue_try_pop(ls_feed_queue_at(self, i)->tuples,
-                                        &self->tuples[i], &popped));
+        ls_status_free(ls_queue_try_pop_in(ls_feed_queue_at(self, i)->tuples,
+                                           self->targets->generation,
+                                           &self->tuples[i], &popped));
       if (!popped) self->at = i;
     }
+    if (self->at < self->count && is_over(self)) return fail_over(self);
     if (self->at < self->count) continue;
     for (size_t i = 0; i < self->count; ++i) {
       if (!ls_feed_is_used(self, i)) continue;
@@ -372,7 +391,8 @@ static bool step_put(ls_feed_call *self) {
     if (pushed)
       ls_core_queue_give_back(queue, *tuple);
     else
-      status = ls_queue_try_push(queue->tuples, *tuple, &pushed);
+      status = ls_queue_try_push_in(queue->tuples, self->targets->generation,
+                                    *tuple, &pushed);
     if (!ls_status_is_ok(status)) {
       ls_status_free(status);
       return set_failure(self,
@@ -385,6 +405,7 @@ static bool step_put(ls_feed_call *self) {
       if (self->passing.closes) ls_core_queue_close(queue);
       continue;
     }
+    if (is_over(self)) return fail_over(self);
     const outcome next = wait_here(self, LS_QUEUE_PUSH, NULL);
     if (next == WAITS) return false;
     if (next == ENDS) return fail_cancelled(self);
@@ -394,23 +415,8 @@ static bool step_put(ls_feed_call *self) {
   return !park(self, 0) && fail_cancelled(self);
 }
 
-// Returns true if the queue's system was shut down or initialized again since
-// the call found the queue.
-static bool is_over(const ls_feed_call *self) {
-  const ls_feed_targets *targets = self->targets;
-  return ls_pod_generation(targets->pod) != targets->generation;
-}
-
 static bool feed_call_step(ls_feed_call *self) {
-  if (is_over(self))
-    return set_failure(
-        self,
-        ls_failed_precondition(
-            "the TPU system '%s' was %s while a run waited for its %s",
-            self->targets->pod->name,
-            ls_pod_is_initialized(self->targets->pod) ? "initialized again"
-                                                      : "shut down",
-            ls_feed_word(self->feed)));
+  if (is_over(self)) return fail_over(self);
   switch (self->feed->kind) {
   case LS_INFEED_DEQUEUE:
   case LS_OUTFEED_DEQUEUE:

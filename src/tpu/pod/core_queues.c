@@ -40,7 +40,7 @@ static void reset_queues(ls_core *core) {
     const ls_core_queue *queue =
         LS_LOCKED(&pod->lock, *core_queues_place_of(core, i == 1));
     if (queue == NULL) continue;
-    ls_queue_reset(queue->tuples);
+    ls_queue_renew(queue->tuples, ls_pod_generation(pod));
     ls_queue_tell(queue->tuples);
   }
 }
@@ -63,8 +63,10 @@ static ls_status core_queues_make_queue(ls_core *core, bool is_outfeed,
   queue->is_outfeed = is_outfeed;
   LS_RETURN_IF_ERROR(ls_mutex_init(&queue->lock));
   LS_RETURN_IF_ERROR(ls_queue_create(
-      &(ls_queue_options){
-          .capacity = depth, .name = name, .allocator = allocator},
+      &(ls_queue_options){.capacity = depth,
+                          .name = name,
+                          .allocator = allocator,
+                          .generation = ls_pod_generation(core->pod)},
       &queue->tuples));
   // Two spare tuples beyond the queue's depth: one at the producer and one at
   // the consumer.
@@ -266,7 +268,8 @@ static ls_status hand_over_put(const place *at, ls_event *ready, ls_nest list) {
   for (;;) {
     bool pushed = false;
     LS_RETURN_IF_ERROR(check_system(at));
-    const ls_status status = ls_queue_try_push(queue->tuples, list, &pushed);
+    const ls_status status =
+        ls_queue_try_push_in(queue->tuples, at->generation, list, &pushed);
     if (!ls_status_is_ok(status)) {
       ls_status_free(status);
       return ls_failed_precondition("the %s was closed",
@@ -340,7 +343,7 @@ static ls_status hand_over_take(const place *at, ls_event *ready,
     bool popped = false;
     LS_RETURN_IF_ERROR(check_system(at));
     const ls_status status =
-        ls_queue_try_pop(queue->tuples, out_tuple, &popped);
+        ls_queue_try_pop_in(queue->tuples, at->generation, out_tuple, &popped);
     if (!ls_status_is_ok(status)) {
       ls_status_free(status);
       return ls_out_of_range("%s closed: there are no more tuples in the %s",
