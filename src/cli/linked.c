@@ -201,14 +201,25 @@ static bool counts_labels(void) {
   return is_classifier() && !ls_model_type_task(linked.model)->has_void;
 }
 
+// Returns the examples' weights with as many dimensions as their labels have.
+static ls_tensor weights_of(ls_tensor weights, ls_tensor labels) {
+  ls_shape shape = ls_tensor_shape(weights);
+  const int32_t rank = ls_tensor_shape(labels).rank;
+  if (ls_tensor_is_failed(weights) || shape.rank == rank) return weights;
+  while (shape.rank < rank)
+    shape.dim[shape.rank++] = 1;
+  return ls_reshape(weights, shape);
+}
+
 // Computes a classifier's accuracy of labels and classes, else the mean of the
 // second values, a score for each example.
 static ls_nest metrics(ls_nest of, void *user) {
   const char *name = ls_model_type_task(linked.model)->metric;
   const ls_nest value =
       counts_labels()
-          ? ls_metric_accuracy(ls_nest_tensor(of, 0), ls_nest_tensor(of, 1),
-                               ls_nest_tensor(of, 2), name)
+          ? ls_metric_accuracy(
+                ls_nest_tensor(of, 0), ls_nest_tensor(of, 1),
+                weights_of(ls_nest_tensor(of, 2), ls_nest_tensor(of, 0)), name)
           : ls_metric_mean(ls_nest_tensor(of, 1), ls_nest_tensor(of, 2), name);
   (void)user;
   return ls_nest_dict("", &name, &value, 1);

@@ -3,6 +3,7 @@
 
 #include "base/plain.h"
 #include "graph/make/make.h"
+#include "nn/shares.h"
 
 // Records how a loss is reduced: the last loss of a graph decides how losses
 // are reduced over replicas.
@@ -38,9 +39,9 @@ static bool has_fractions(const char *loss, ls_tensor x,
   return false;
 }
 
-// Repeats weights, also a scalar, to the shape of the losses.
-static ls_status weights_repeat(ls_tensor losses, ls_tensor *weights) {
-  const ls_shape shape = ls_tensor_shape(losses);
+ls_status ls_weights_repeat(const char *noun, ls_tensor values,
+                            ls_tensor *weights) {
+  const ls_shape shape = ls_tensor_shape(values);
   const ls_shape own = ls_tensor_shape(*weights);
   bool fits = own.rank <= 0 || shape.rank < 0 || own.rank == shape.rank;
   for (int32_t i = 0; fits && i < own.rank && i < shape.rank; ++i)
@@ -48,12 +49,12 @@ static ls_status weights_repeat(ls_tensor losses, ls_tensor *weights) {
            own.dim[i] == shape.dim[i];
   if (!fits)
     return ls_invalid_argument(
-        "weights %s for losses %s: they need the same shape, a 1 in place of a "
+        "weights %s for %s %s: they need the same shape, a 1 in place of a "
         "size, or to be a scalar",
-        LS_SHAPE_TEXT(ls_tensor_dtype(*weights), own),
-        LS_SHAPE_TEXT(ls_tensor_dtype(losses), shape));
+        LS_SHAPE_TEXT(ls_tensor_dtype(*weights), own), noun,
+        LS_SHAPE_TEXT(ls_tensor_dtype(values), shape));
   if (!ls_shape_is_known(own) || !ls_shape_equal(own, shape))
-    *weights = ls_broadcast_like(*weights, losses);
+    *weights = ls_broadcast_like(*weights, values);
   return ls_ok();
 }
 
@@ -64,7 +65,7 @@ ls_tensor ls_weighted_mean(ls_tensor losses, ls_tensor weights) {
   ls_tensor failed;
   if (!has_fractions("weighted mean", losses, &failed)) return failed;
   weights = ls_convert(weights, dtype);
-  const ls_status status = weights_repeat(losses, &weights);
+  const ls_status status = ls_weights_repeat("losses", losses, &weights);
   if (!ls_status_is_ok(status)) return ls_make_failed("weighted mean", status);
   const ls_tensor sum = ls_reduce_sum(ls_mul(losses, weights), LS_ALL_AXES);
   const ls_tensor total = ls_reduce_sum(weights, LS_ALL_AXES);

@@ -33,6 +33,11 @@ ls_tensor ls_shares_sum(const ls_shares *shares, ls_tensor x);
 // divides a sum of contributions by `total`, for a mean over parts that differ.
 ls_tensor ls_shares_given(const ls_shares *shares, bool mean, ls_tensor x);
 ls_tensor ls_shares_divided(ls_tensor total, ls_tensor sum, ls_dtype dtype);
+// Repeats weights, also a scalar, to the shape of values, which messages call
+// `noun`. Neither is failed.
+//   LS_INVALID_ARGUMENT  other dimensions, or another size than theirs or 1
+LS_MUST_USE ls_status ls_weights_repeat(const char *noun, ls_tensor values,
+                                        ls_tensor *weights);
 // Returns true if the strategy has cross-device ops of the user's, which must
 // then replace all_reduce in a compiled step.
 bool ls_shares_has_own_ops(const ls_shares *shares);

@@ -173,6 +173,17 @@ refused 2 "there is no model 'tinny'" train --estimator --model tinny
 # shellcheck disable=SC2086
 refused 1 "--batch-size is 100000000, but the data have " \
   train $model $data --run-dir huge --batch-size 100000000
+# Labels of several dimensions, of examples with weights.
+if [ -z "$sanitized" ]; then
+  model="--estimator --model gpt"
+  seq 300 >numbers.txt
+  does '^loss: ' train --data numbers.txt --split 0.5 --steps 1 \
+    --batch-size 2 --run-dir linked-gpt
+  does '^accuracy: ' eval linked-gpt
+  mv out.txt cpu.txt
+  does '^accuracy: ' eval linked-gpt --tpu virtual:1x1 --batch-size 2
+  cmp cpu.txt out.txt || fail "eval linked-gpt --tpu"
+fi
 # Of an input of its own nobody knows how many examples it has.
 if [ -z "$sanitized" ]; then
   (

@@ -239,7 +239,7 @@ TEST(weights_have_the_dimensions_of_the_values) {
       for (size_t k = 0; k < LS_COUNT_OF(made); ++k) {
         if (i == 0)
           expect_status(ls_nest_status(made[k]), LS_INVALID_ARGUMENT,
-                        "weights f32[8] of values ");
+                        "weights f64[8] for values ");
         else
           expect_ok(ls_nest_status(made[k]));
         ls_nest_release(made[k]);

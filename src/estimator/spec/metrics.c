@@ -11,6 +11,7 @@
 #include "graph/make/make.h"
 #include "lockstep/replica.h"
 #include "lockstep/shape_rules.h"
+#include "nn/shares.h"
 
 enum { MOST_SUMS = 4 };
 
@@ -51,29 +52,14 @@ static bool metrics_is_given(ls_tensor weights) {
 
 static ls_tensor as_f64(ls_tensor x) { return ls_convert(x, LS_DTYPE_F64); }
 
-// Returns true if weights have fewer dimensions than values: broadcasting would
-// align the last dimensions, so that a weight per example weighted a column.
-static bool lacks_dimensions(ls_tensor weights, ls_tensor values) {
-  if (!metrics_is_given(weights) || ls_tensor_is_failed(weights) ||
-      ls_tensor_is_failed(values))
-    return false;
-  const int32_t rank = ls_tensor_shape(weights).rank;
-  return rank > 0 && rank < ls_tensor_shape(values).rank;
-}
-
 // Returns the weight of each element of `values`.
 static ls_tensor weights_like(ls_tensor weights, ls_tensor values) {
-  if (lacks_dimensions(weights, values))
-    return ls_make_failed(
-        "metric",
-        ls_invalid_argument(
-            "weights %s of values %s: weights are a scalar, or have the "
-            "dimensions of the values, each of the same size or 1",
-            LS_SHAPE_TEXT(ls_tensor_dtype(weights), ls_tensor_shape(weights)),
-            LS_SHAPE_TEXT(ls_tensor_dtype(values), ls_tensor_shape(values))));
-  return ls_broadcast_like(
-      metrics_is_given(weights) ? as_f64(weights) : ls_scalar(LS_DTYPE_F64, 1),
-      values);
+  ls_tensor each =
+      metrics_is_given(weights) ? as_f64(weights) : ls_scalar(LS_DTYPE_F64, 1);
+  if (ls_tensor_is_failed(each) || ls_tensor_is_failed(values))
+    return ls_broadcast_like(each, values);
+  const ls_status status = ls_weights_repeat("values", values, &each);
+  return ls_status_is_ok(status) ? each : ls_make_failed("metric", status);
 }
 
 // ---- Pairs -----------------------------------------------------------------
