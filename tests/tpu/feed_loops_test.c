@@ -20,6 +20,7 @@
 #include "support/callbacks.h"
 #include "support/function.h"
 #include "support/pod_runs.h"
+#include "tpu/pod/core_queues.h"
 
 // ---- Loops -----------------------------------------------------------------
 typedef struct loops {
@@ -161,6 +162,62 @@ static void *request(void *cancel) {
   usleep((useconds_t)(rand() % 700));
   ls_cancel_request(cancel);
   return NULL;
+}
+
+// Another call takes the second core's tuple once the first core's is taken.
+typedef struct thief {
+  ls_core_queue *queues[2];
+  ls_cancel *cancel;
+} thief;
+
+static void steal(void *user) {
+  thief *self = user;
+  LS_OWN(ls_nest, tuple) = ls_none();
+  bool popped = false;
+  expect_ok(ls_queue_try_pop(self->queues[1]->tuples, &tuple, &popped));
+  assert_true(popped);
+  ls_cancel_request(self->cancel);
+}
+
+static void fill_queue(ls_core_queue *queue, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    LS_OWN(ls_nest, tuple) = LS_LIST(ls_nest_zeros(LS_DTYPE_F32, LS_SHAPE(1)));
+    expect_ok(ls_core_put(queue->core, tuple));
+  }
+}
+
+TEST(a_cancelled_call_takes_no_tuple) {
+  LS_SPEC("O143");
+  LS_OWN(pod_runs, f) = pod_runs_begin(
+      2, 1, (ls_runtime_options){.threads = 1, .stall_ms = 20000});
+  loops l = {.steps = 1, .replicas = 2};
+  thief self = {.cancel = NULL};
+  ls_nest made = ls_none();
+  {
+    LS_GRAPH_SCOPE(f.graph);
+    made = device_loop(&l);
+  }
+  for (int i = 0; i < 2; ++i)
+    expect_ok(ls_core_queue_of(&f.pod->cores[i], false, &self.queues[i]));
+  const size_t depth = (size_t)f.pod->queue_depth;
+  fill_queue(self.queues[0], depth);
+  fill_queue(self.queues[1], 1);
+  ls_queue_waiter waiter = {.ready = steal, .user = &self};
+  assert_true(
+      ls_queue_on_ready(self.queues[0]->tuples, LS_QUEUE_PUSH, &waiter));
+  expect_ok(ls_cancel_create(f.c.runtime, &self.cancel));
+  assert_null(ls_cancel_make_current(self.cancel));
+  expect_status(pod_runs_try(&f, ls_nest_retain(made)), LS_CANCELLED,
+                "cancelled");
+  (void)ls_cancel_make_current(NULL);
+  assert_int_equal(ls_queue_count(self.queues[0]->tuples), depth);
+  assert_int_equal(ls_queue_count(self.queues[1]->tuples), 0);
+  // The tuples serve the next call.
+  fill_queue(self.queues[1], 1);
+  pod_runs_do(&f, made);
+  assert_int_equal(ls_queue_count(self.queues[0]->tuples), depth - 1);
+  ls_cancel_destroy(self.cancel);
+  ls_infeed_queue_release(l.queue);
 }
 
 // Loops of three hosts and the device that go on and on, and others that end.

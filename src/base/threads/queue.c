@@ -21,8 +21,9 @@ typedef struct waiter_list {
 struct ls_queue {
   ls_allocator *allocator;
   char *name;
-  size_t capacity;
-  ls_mutex lock;  // Guards the fields below.
+  size_t capacity;   // Most items that pushes fill.
+  size_t num_slots;  // Twice as many, for items put back.
+  ls_mutex lock;     // Guards the fields below.
   ls_nest *slots;
   size_t head;
   size_t count;
@@ -45,7 +46,7 @@ static ls_status queue_begin(ls_queue *queue, const ls_queue_options *options) {
   LS_RETURN_IF_ERROR(ls_mutex_init(&queue->lock));
   LS_RETURN_IF_ERROR(
       ls_keep_text(queue->allocator, options->name, &queue->name));
-  queue->slots = ls_new_array(queue->allocator, ls_nest, options->capacity);
+  queue->slots = ls_new_array(queue->allocator, ls_nest, queue->num_slots);
   if (queue->slots != NULL) return ls_ok();
   return ls_status_annotate(LS_STATUS(LS_RESOURCE_EXHAUSTED,
                                       "no memory for %zu slots",
@@ -60,6 +61,8 @@ ls_status ls_queue_create(const ls_queue_options *options,
   LS_OWN_NEW_OR_RETURN(opts.allocator, ls_queue, queue);
   queue->allocator = opts.allocator;
   queue->capacity = opts.capacity;
+  queue->num_slots =
+      opts.capacity < SIZE_MAX / 2 ? 2 * opts.capacity : opts.capacity;
   queue->generation = opts.generation;
 
   LS_RETURN_IF_ERROR(queue_begin(queue, &opts));
@@ -69,7 +72,7 @@ ls_status ls_queue_create(const ls_queue_options *options,
 void ls_queue_destroy(ls_queue *queue) {
   if (queue == NULL) return;
   for (size_t i = 0; i < queue->count; ++i)
-    ls_nest_release(queue->slots[(queue->head + i) % queue->capacity]);
+    ls_nest_release(queue->slots[(queue->head + i) % queue->num_slots]);
   ls_release(queue->allocator, queue->slots);
   ls_release(queue->allocator, queue->name);
   ls_mutex_deinit(&queue->lock);
@@ -161,7 +164,7 @@ bool ls_queue_withdraw(ls_queue *queue, ls_queue_side side,
 // Appends an item; the lock is held and there is room. Returns the waiters to
 // call without the lock.
 static ls_queue_waiter *queue_put(ls_queue *queue, ls_nest item) {
-  queue->slots[(queue->head + queue->count) % queue->capacity] = item;
+  queue->slots[(queue->head + queue->count) % queue->num_slots] = item;
   ++queue->count;
   return take_waiters(queue, LS_QUEUE_POP);
 }
@@ -170,7 +173,7 @@ static ls_queue_waiter *queue_put(ls_queue *queue, ls_nest item) {
 // the waiters to call without the lock.
 static ls_queue_waiter *queue_take(ls_queue *queue, ls_nest *out_item) {
   *out_item = queue->slots[queue->head];
-  queue->head = (queue->head + 1) % queue->capacity;
+  queue->head = (queue->head + 1) % queue->num_slots;
   --queue->count;
   return take_waiters(queue, LS_QUEUE_PUSH);
 }
@@ -228,6 +231,22 @@ ls_status ls_queue_try_pop_in(ls_queue *queue, uint64_t generation,
   ls_mutex_unlock(&queue->lock);
   call_waiters(ready);
   return ended ? end_status(queue) : ls_ok();
+}
+
+bool ls_queue_put_back(ls_queue *queue, uint64_t generation, ls_nest item) {
+  ls_mutex_lock(&queue->lock);
+  const bool fits =
+      queue_is_of(queue, generation) && queue->count < queue->num_slots;
+  ls_queue_waiter *ready = NULL;
+  if (fits) {
+    queue->head = (queue->head + queue->num_slots - 1) % queue->num_slots;
+    queue->slots[queue->head] = item;
+    ++queue->count;
+    ready = take_waiters(queue, LS_QUEUE_POP);
+  }
+  ls_mutex_unlock(&queue->lock);
+  call_waiters(ready);
+  return fits;
 }
 
 void ls_queue_close(ls_queue *queue) {

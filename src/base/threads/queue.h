@@ -49,6 +49,12 @@ LS_MUST_USE ls_status ls_queue_try_push_in(ls_queue *queue, uint64_t generation,
 LS_MUST_USE ls_status ls_queue_try_pop_in(ls_queue *queue, uint64_t generation,
                                           ls_nest *out_item, bool *out_popped);
 
+// Returns an item that was popped to the front of the queue, which takes it
+// over; a full queue has room for as many as its capacity. Returns false if
+// there is no room, or the queue is of another generation.
+LS_MUST_USE bool ls_queue_put_back(ls_queue *queue, uint64_t generation,
+                                   ls_nest item);
+
 // Closes the queue for pushes. Closing again does nothing.
 void ls_queue_close(ls_queue *queue);
 // Releases all items and opens the queue again.

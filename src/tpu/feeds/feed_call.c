@@ -98,8 +98,19 @@ static ls_status find_targets(ls_feed_call *self) {
 }
 
 // ---- Continue a call -------------------------------------------------------
+// Puts the tuples taken back into their queues, unless there is one from each.
+static void put_back_tuples(ls_feed_call *self) {
+  if (!ls_feed_takes(self->feed->kind) || self->at == self->count) return;
+  for (size_t i = 0; i < self->count; ++i)
+    if (self->tuples[i].kind != LS_KIND_NONE &&
+        ls_queue_put_back(ls_feed_queue_at(self, i)->tuples,
+                          self->targets->generation, self->tuples[i]))
+      self->tuples[i] = ls_none();
+}
+
 // Fails the call. Always returns true.
 static bool set_failure(ls_feed_call *self, ls_status status) {
+  put_back_tuples(self);
   ls_status_free(self->status);
   self->status = status;
   return true;
