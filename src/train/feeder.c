@@ -142,7 +142,8 @@ ls_status ls_feeder_begin(ls_feeder *self, int64_t batches) {
 static void reset_queues(const ls_feeder *self) {
   const int32_t replicas = ls_strategy_num_replicas(self->options.strategy);
   for (int32_t r = 0; r < replicas; ++r)
-    ls_queue_reset(self->queues[r]->tuples);
+    ls_queue_reset(self->queues[r]->tuples,
+                   ls_pod_generation(self->queues[r]->core->pod));
 }
 
 void ls_feeder_end(ls_feeder *self, bool fails, ls_feeder_result *out_fed) {

@@ -27,11 +27,11 @@ static ls_status push_waiting(ls_queue *queue, ls_nest item) {
   expect_ok(ls_event_init(&ready));
   ls_queue_waiter waiter = {.ready = ls_event_set, .user = &ready};
   bool pushed = false;
-  ls_status status = ls_queue_try_push(queue, item, &pushed);
+  ls_status status = ls_queue_try_push(queue, 0, item, &pushed);
   while (ls_status_is_ok(status) && !pushed) {
     ready.is_set = false;
     if (ls_queue_on_ready(queue, LS_QUEUE_PUSH, &waiter)) ls_event_wait(&ready);
-    status = ls_queue_try_push(queue, item, &pushed);
+    status = ls_queue_try_push(queue, 0, item, &pushed);
   }
   ls_event_deinit(&ready);
   return status;
@@ -43,11 +43,11 @@ static ls_status pop_waiting(ls_queue *queue, ls_nest *out_item) {
   expect_ok(ls_event_init(&ready));
   ls_queue_waiter waiter = {.ready = ls_event_set, .user = &ready};
   bool popped = false;
-  ls_status status = ls_queue_try_pop(queue, out_item, &popped);
+  ls_status status = ls_queue_try_pop(queue, 0, out_item, &popped);
   while (ls_status_is_ok(status) && !popped) {
     ready.is_set = false;
     if (ls_queue_on_ready(queue, LS_QUEUE_POP, &waiter)) ls_event_wait(&ready);
-    status = ls_queue_try_pop(queue, out_item, &popped);
+    status = ls_queue_try_pop(queue, 0, out_item, &popped);
   }
   ls_event_deinit(&ready);
   return status;
@@ -81,11 +81,11 @@ TEST(defaults_are_sixteen_and_a_name) {
   assert_string_equal(ls_queue_name(queue), "queue");
   bool pushed = true;
   for (int i = 0; i < 16; ++i) {
-    expect_ok(ls_queue_try_push(queue, number(i), &pushed));
+    expect_ok(ls_queue_try_push(queue, 0, number(i), &pushed));
     assert_true(pushed);
   }
   const ls_nest extra = number(16);
-  expect_ok(ls_queue_try_push(queue, extra, &pushed));
+  expect_ok(ls_queue_try_push(queue, 0, extra, &pushed));
   assert_false(pushed);
   assert_true(ls_array_is_unique(ls_nest_as_array(extra)));  // Still ours.
   ls_nest_release(extra);
@@ -103,7 +103,7 @@ TEST(closing_drains_and_then_ends) {
   const ls_nest late = number(2);
   expect_status(push_waiting(queue, late), LS_CANCELLED, "'infeed:0'");
   bool pushed = true;
-  expect_status(ls_queue_try_push(queue, late, &pushed), LS_CANCELLED,
+  expect_status(ls_queue_try_push(queue, 0, late, &pushed), LS_CANCELLED,
                 "closed");
   assert_false(pushed);
   ls_nest_release(late);
@@ -111,7 +111,7 @@ TEST(closing_drains_and_then_ends) {
   ls_nest item = ls_none();
   bool popped = true;
   expect_status(pop_waiting(queue, &item), LS_OUT_OF_RANGE, "drained");
-  expect_status(ls_queue_try_pop(queue, &item, &popped), LS_OUT_OF_RANGE,
+  expect_status(ls_queue_try_pop(queue, 0, &item, &popped), LS_OUT_OF_RANGE,
                 "drained");
   assert_false(popped);
 }
@@ -120,10 +120,10 @@ TEST(trying_to_pop_an_empty_queue_gives_nothing) {
   LS_OWN(ls_queue, queue) = make(1);
   LS_OWN(ls_nest, item) = ls_none();
   bool popped = true;
-  expect_ok(ls_queue_try_pop(queue, &item, &popped));
+  expect_ok(ls_queue_try_pop(queue, 0, &item, &popped));
   assert_false(popped);
   expect_ok(push_waiting(queue, number(5)));
-  expect_ok(ls_queue_try_pop(queue, &item, &popped));
+  expect_ok(ls_queue_try_pop(queue, 0, &item, &popped));
   assert_true(popped);
   assert_int_equal(ls_array_i64(ls_nest_as_array(item), 0), 5);
 }
@@ -132,7 +132,7 @@ TEST(a_queue_that_is_reset_is_empty_and_open) {
   LS_OWN(ls_queue, queue) = make(2);
   expect_ok(push_waiting(queue, number(1)));
   ls_queue_close(queue);
-  ls_queue_reset(queue);
+  ls_queue_reset(queue, 0);
   assert_false(ls_queue_is_closed(queue));
   assert_int_equal(ls_queue_count(queue), 0);
   expect_ok(push_waiting(queue, number(2)));
@@ -143,24 +143,19 @@ TEST(a_caller_of_an_earlier_generation_moves_nothing) {
   LS_OWN(ls_queue, queue) = make(2);
   LS_OWN(ls_nest, item) = ls_none();
   bool moved = false;
-  ls_queue_renew(queue, 7);
-  expect_ok(ls_queue_try_push_in(queue, 7, number(1), &moved));
+  ls_queue_reset(queue, 7);
+  expect_ok(ls_queue_try_push(queue, 7, number(1), &moved));
   assert_true(moved);
-  ls_queue_renew(queue, 8);
+  ls_queue_reset(queue, 8);
   assert_int_equal(ls_queue_count(queue), 0);
   LS_OWN(ls_nest, late) = number(2);
-  expect_ok(ls_queue_try_push_in(queue, 7, late, &moved));
+  expect_ok(ls_queue_try_push(queue, 7, late, &moved));
   assert_false(moved);
-  expect_ok(push_waiting(queue, number(3)));
+  expect_ok(ls_queue_try_push(queue, 8, number(3), &moved));
   ls_queue_close(queue);
-  expect_ok(ls_queue_try_push_in(queue, 7, late, &moved));
-  expect_ok(ls_queue_try_pop_in(queue, 7, &item, &moved));
+  expect_ok(ls_queue_try_push(queue, 7, late, &moved));
+  expect_ok(ls_queue_try_pop(queue, 7, &item, &moved));
   assert_false(moved);
-  // A reset begins no generation.
-  ls_queue_reset(queue);
-  expect_ok(ls_queue_try_push_in(queue, 8, number(4), &moved));
-  expect_ok(ls_queue_try_pop_in(queue, 8, &item, &moved));
-  assert_true(moved);
 }
 
 // ---- Threads ---------------------------------------------------------------
@@ -341,7 +336,7 @@ static void run_task(void *user) {
   do {
     ls_nest item = ls_none();
     bool popped = false;
-    ls_status status = ls_queue_try_pop(self->queue, &item, &popped);
+    ls_status status = ls_queue_try_pop(self->queue, 0, &item, &popped);
     if (!ls_status_is_ok(status)) {
       ls_status_free(status);
       self->ended = true;

@@ -110,7 +110,7 @@ static void empty(fixture *f) {
   for (int i = 0; i < 2; ++i) {
     LS_OWN(ls_nest, item) = ls_none();
     bool popped = false;
-    expect_ok(ls_queue_try_pop(f->queues[i].queue, &item, &popped));
+    expect_ok(ls_queue_try_pop(f->queues[i].queue, 0, &item, &popped));
   }
 }
 

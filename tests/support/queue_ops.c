@@ -67,8 +67,8 @@ static void withdraw(ls_host_call *call, ls_queue_side side) {
 
 // ---- Put -------------------------------------------------------------------
 static ls_status try_put(ls_host_call *call, bool *out_done) {
-  const ls_status status =
-      ls_queue_try_push(queue_of(call), ls_nest_array(call->room[0]), out_done);
+  const ls_status status = ls_queue_try_push(
+      queue_of(call), 0, ls_nest_array(call->room[0]), out_done);
   if (*out_done) {
     call->room[0] = NULL;
     __atomic_fetch_add(&((queue_state *)call->state)->puts, 1,
@@ -114,7 +114,7 @@ ls_op queue_put(queue_state *queue, ls_tensor value) {
 // ---- Get -------------------------------------------------------------------
 static ls_status try_get(ls_host_call *call, bool *out_done) {
   ls_nest item = ls_none();
-  const ls_status status = ls_queue_try_pop(queue_of(call), &item, out_done);
+  const ls_status status = ls_queue_try_pop(queue_of(call), 0, &item, out_done);
   call->room[0] = ls_nest_as_array(item);
   return status;
 }

@@ -174,7 +174,9 @@ static void steal(void *user) {
   thief *self = user;
   LS_OWN(ls_nest, tuple) = ls_none();
   bool popped = false;
-  expect_ok(ls_queue_try_pop(self->queues[1]->tuples, &tuple, &popped));
+  expect_ok(ls_queue_try_pop(self->queues[1]->tuples,
+                             ls_pod_generation(self->queues[1]->core->pod),
+                             &tuple, &popped));
   assert_true(popped);
   ls_cancel_request(self->cancel);
 }

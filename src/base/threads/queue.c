@@ -187,22 +187,11 @@ static ls_status end_status(const ls_queue *queue) {
   return ls_out_of_range("queue '%s' is closed and drained", queue->name);
 }
 
-// A caller that belongs to no generation.
-static const uint64_t any_generation = UINT64_MAX;
-
-static bool queue_is_of(const ls_queue *queue, uint64_t generation) {
-  return generation == any_generation || generation == queue->generation;
-}
-
-ls_status ls_queue_try_push(ls_queue *queue, ls_nest item, bool *out_pushed) {
-  return ls_queue_try_push_in(queue, any_generation, item, out_pushed);
-}
-
-ls_status ls_queue_try_push_in(ls_queue *queue, uint64_t generation,
-                               ls_nest item, bool *out_pushed) {
+ls_status ls_queue_try_push(ls_queue *queue, uint64_t generation, ls_nest item,
+                            bool *out_pushed) {
   *out_pushed = false;
   ls_mutex_lock(&queue->lock);
-  const bool is_of = queue_is_of(queue, generation);
+  const bool is_of = queue->generation == generation;
   const bool closed = is_of && queue->closed;
   ls_queue_waiter *ready = NULL;
   if (is_of && !closed && queue_is_ready(queue, LS_QUEUE_PUSH)) {
@@ -214,16 +203,11 @@ ls_status ls_queue_try_push_in(ls_queue *queue, uint64_t generation,
   return closed ? closed_status(queue) : ls_ok();
 }
 
-ls_status ls_queue_try_pop(ls_queue *queue, ls_nest *out_item,
-                           bool *out_popped) {
-  return ls_queue_try_pop_in(queue, any_generation, out_item, out_popped);
-}
-
-ls_status ls_queue_try_pop_in(ls_queue *queue, uint64_t generation,
-                              ls_nest *out_item, bool *out_popped) {
+ls_status ls_queue_try_pop(ls_queue *queue, uint64_t generation,
+                           ls_nest *out_item, bool *out_popped) {
   *out_item = ls_none();
   ls_mutex_lock(&queue->lock);
-  const bool is_of = queue_is_of(queue, generation);
+  const bool is_of = queue->generation == generation;
   const bool ended = is_of && queue->closed && queue->count == 0;
   ls_queue_waiter *ready = NULL;
   *out_popped = is_of && queue->count > 0;
@@ -236,7 +220,7 @@ ls_status ls_queue_try_pop_in(ls_queue *queue, uint64_t generation,
 bool ls_queue_put_back(ls_queue *queue, uint64_t generation, ls_nest item) {
   ls_mutex_lock(&queue->lock);
   const bool fits =
-      queue_is_of(queue, generation) && queue->count < queue->num_slots;
+      queue->generation == generation && queue->count < queue->num_slots;
   ls_queue_waiter *ready = NULL;
   if (fits) {
     queue->head = (queue->head + queue->num_slots - 1) % queue->num_slots;
@@ -259,19 +243,17 @@ void ls_queue_close(ls_queue *queue) {
   call_waiters(writers);
 }
 
-void ls_queue_reset(ls_queue *queue) { ls_queue_renew(queue, any_generation); }
-
 // Keeps items that waiting writers push during the reset.
-void ls_queue_renew(ls_queue *queue, uint64_t generation) {
+void ls_queue_reset(ls_queue *queue, uint64_t generation) {
   ls_mutex_lock(&queue->lock);
   queue->closed = false;
-  if (generation != any_generation) queue->generation = generation;
+  queue->generation = generation;
   const size_t count = queue->count;
   ls_mutex_unlock(&queue->lock);
   for (size_t i = 0; i < count; ++i) {
     ls_nest item = ls_none();
     bool popped = false;
-    ls_status_free(ls_queue_try_pop(queue, &item, &popped));
+    ls_status_free(ls_queue_try_pop(queue, generation, &item, &popped));
     ls_nest_release(item);
   }
 }

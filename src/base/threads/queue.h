@@ -20,7 +20,7 @@ typedef struct ls_queue_options {
   size_t capacity;          // Number of items. Default 16.
   const char *name;         // Shown in errors. Copied. Default "queue".
   ls_allocator *allocator;  // Outlives the queue. Default: the system's.
-  uint64_t generation;      // See ls_queue_renew.
+  uint64_t generation;      // Calls of others move nothing. Default 0.
 } ls_queue_options;
 
 // Creates an open, empty queue. `options` may be NULL: all defaults.
@@ -31,24 +31,17 @@ LS_MUST_USE ls_status ls_queue_create(const ls_queue_options *options,
 // Destroys the queue and its items. Nobody may be waiting. Accepts NULL.
 void ls_queue_destroy(ls_queue *queue);
 
-// Pushes a nest and takes over the caller's reference. If the queue is full or
-// closed `*out_pushed` is false, and the reference stays the caller's.
+// Pushes a nest and takes over the caller's reference. If the queue is full,
+// closed or of another generation `*out_pushed` is false, and the reference
+// stays the caller's.
 //   LS_CANCELLED  the queue is closed.
-LS_MUST_USE ls_status ls_queue_try_push(ls_queue *queue, ls_nest item,
-                                        bool *out_pushed);
-// Pops the first nest, which the caller then owns. If the queue is empty
-// `*out_popped` is false.
+LS_MUST_USE ls_status ls_queue_try_push(ls_queue *queue, uint64_t generation,
+                                        ls_nest item, bool *out_pushed);
+// Pops the first nest, which the caller then owns. If the queue is empty or of
+// another generation `*out_popped` is false.
 //   LS_OUT_OF_RANGE  closed and drained: the end of the data, not a fault.
-LS_MUST_USE ls_status ls_queue_try_pop(ls_queue *queue, ls_nest *out_item,
-                                       bool *out_popped);
-
-// The same for callers of one generation; nothing is pushed or popped if the
-// queue is of another one.
-LS_MUST_USE ls_status ls_queue_try_push_in(ls_queue *queue, uint64_t generation,
-                                           ls_nest item, bool *out_pushed);
-LS_MUST_USE ls_status ls_queue_try_pop_in(ls_queue *queue, uint64_t generation,
-                                          ls_nest *out_item, bool *out_popped);
-
+LS_MUST_USE ls_status ls_queue_try_pop(ls_queue *queue, uint64_t generation,
+                                       ls_nest *out_item, bool *out_popped);
 // Returns an item that was popped to the front of the queue, which takes it
 // over; a full queue has room for as many as its capacity. Returns false if
 // there is no room, or the queue is of another generation.
@@ -57,10 +50,8 @@ LS_MUST_USE bool ls_queue_put_back(ls_queue *queue, uint64_t generation,
 
 // Closes the queue for pushes. Closing again does nothing.
 void ls_queue_close(ls_queue *queue);
-// Releases all items and opens the queue again.
-void ls_queue_reset(ls_queue *queue);
-// Begins a generation, then resets the queue.
-void ls_queue_renew(ls_queue *queue, uint64_t generation);
+// Releases all items and opens the queue again, for calls of a generation.
+void ls_queue_reset(ls_queue *queue, uint64_t generation);
 bool ls_queue_is_closed(ls_queue *queue);
 size_t ls_queue_count(ls_queue *queue);  // Number of items now.
 const char *ls_queue_name(const ls_queue *queue);

@@ -311,9 +311,9 @@ static bool step_take(ls_feed_call *self) {
       bool popped =
           self->tuples[i].kind != LS_KIND_NONE || !ls_feed_is_used(self, i);
       if (!popped)
-        ls_status_free(ls_queue_try_pop_in(ls_feed_queue_at(self, i)->tuples,
-                                           self->targets->generation,
-                                           &self->tuples[i], &popped));
+        ls_status_free(ls_queue_try_pop(ls_feed_queue_at(self, i)->tuples,
+                                        self->targets->generation,
+                                        &self->tuples[i], &popped));
       if (!popped) self->at = i;
     }
     if (self->at < self->count && is_over(self)) return fail_over(self);
@@ -402,8 +402,8 @@ static bool step_put(ls_feed_call *self) {
     if (pushed)
       ls_core_queue_give_back(queue, *tuple);
     else
-      status = ls_queue_try_push_in(queue->tuples, self->targets->generation,
-                                    *tuple, &pushed);
+      status = ls_queue_try_push(queue->tuples, self->targets->generation,
+                                 *tuple, &pushed);
     if (!ls_status_is_ok(status)) {
       ls_status_free(status);
       return set_failure(self,

@@ -40,7 +40,7 @@ static void reset_queues(ls_core *core) {
     const ls_core_queue *queue =
         LS_LOCKED(&pod->lock, *core_queues_place_of(core, i == 1));
     if (queue == NULL) continue;
-    ls_queue_renew(queue->tuples, ls_pod_generation(pod));
+    ls_queue_reset(queue->tuples, ls_pod_generation(pod));
     ls_queue_tell(queue->tuples);
   }
 }
@@ -269,7 +269,7 @@ static ls_status hand_over_put(const place *at, ls_event *ready, ls_nest list) {
     bool pushed = false;
     LS_RETURN_IF_ERROR(check_system(at));
     const ls_status status =
-        ls_queue_try_push_in(queue->tuples, at->generation, list, &pushed);
+        ls_queue_try_push(queue->tuples, at->generation, list, &pushed);
     if (!ls_status_is_ok(status)) {
       ls_status_free(status);
       return ls_failed_precondition("the %s was closed",
@@ -343,7 +343,7 @@ static ls_status hand_over_take(const place *at, ls_event *ready,
     bool popped = false;
     LS_RETURN_IF_ERROR(check_system(at));
     const ls_status status =
-        ls_queue_try_pop_in(queue->tuples, at->generation, out_tuple, &popped);
+        ls_queue_try_pop(queue->tuples, at->generation, out_tuple, &popped);
     if (!ls_status_is_ok(status)) {
       ls_status_free(status);
       return ls_out_of_range("%s closed: there are no more tuples in the %s",
