@@ -189,13 +189,14 @@ LS_API bool ls_decoder_is_incremental(const ls_decoder *decoder);
 
 // Begins a text with `count` tokens, of which the last N count. `*out_logits`
 // are those [1, 1, classes] of the token after them, lent until the next call.
+// A run that fails, here or in ls_decoder_next, ends the text: begin it again.
 //   LS_INVALID_ARGUMENT  no tokens.
 LS_API LS_MUST_USE ls_status ls_decoder_begin(ls_decoder *decoder,
                                               const int32_t *tokens,
                                               int64_t count,
                                               const ls_array **out_logits);
 // Adds a token to the text, and computes the logits of the one after it.
-//   LS_FAILED_PRECONDITION  no text has begun.
+//   LS_FAILED_PRECONDITION  no text has begun, or it has ended by a failure.
 LS_API LS_MUST_USE ls_status ls_decoder_next(ls_decoder *decoder, int32_t token,
                                              const ls_array **out_logits);
 // Ends the text, and computes the logits [1, N, classes] of a window of N

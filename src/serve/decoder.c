@@ -365,13 +365,18 @@ bool ls_decoder_is_incremental(const ls_decoder *decoder) {
 }
 
 // ---- Running ---------------------------------------------------------------
+// Runs a fetch. A failure ends the text, since caches may lack its last token.
 static ls_status run_fetch(ls_decoder *self, ls_tensor fetch,
                            const ls_feed *feeds, size_t num_feeds,
                            ls_nest *results, const ls_array **out_logits) {
+  const int64_t filled = self->filled;
+  self->filled = 0;
   LS_RETURN_IF_ERROR(
       ls_session_run(self->session, ls_leaf(fetch), feeds, num_feeds, results));
   *out_logits = ls_nest_as_array(*results);
-  return ls_array_wait(*out_logits);
+  LS_RETURN_IF_ERROR(ls_array_wait(*out_logits));
+  self->filled = filled;
+  return ls_ok();
 }
 
 static int32_t *window_of(ls_decoder *self) {

@@ -175,6 +175,42 @@ TEST(a_decoder_is_refused_what_is_no_text) {
   assert_null(other);
 }
 
+// Expects that a cancelled run fails, and that no text is left.
+static void expect_ended(ls_decoder *decoder, ls_cancel *cancel, bool begins) {
+  const int32_t token = token_at(1);
+  const ls_array *row = NULL;
+  ls_cancel_request(cancel);
+  expect_status(begins ? ls_decoder_begin(decoder, &token, 1, &row)
+                       : ls_decoder_next(decoder, token, &row),
+                LS_CANCELLED, "");
+  ls_cancel_reset(cancel);
+  expect_status(ls_decoder_next(decoder, token, &row), LS_FAILED_PRECONDITION,
+                "call ls_decoder_begin");
+}
+
+TEST(a_run_that_fails_ends_the_text) {
+  static const sort sorts[] = {PACKED, OPEN};
+  ls_cancel *cancel = NULL;
+  expect_ok(ls_cancel_create(ls_runtime_current(), &cancel));
+  for (size_t i = 0; i < LS_COUNT_OF(sorts); ++i) {
+    LS_OWN_BEGUN(language, l, open_language, sorts[i], LS_DTYPE_F32);
+    ls_decoder *whole = NULL;
+    const ls_array *row = NULL;
+    const int32_t first = token_at(0);
+    expect_ok(ls_decoder_create(l.session, l.tokens, l.logits, &whole));
+    ls_cancel *outer = ls_cancel_make_current(cancel);
+    expect_ended(l.decoder, cancel, true);
+    expect_ok(ls_decoder_begin(l.decoder, &first, 1, &row));
+    expect_ended(l.decoder, cancel, false);
+    expect_ok(ls_decoder_begin(l.decoder, &first, 1, &row));
+    expect_ok(ls_decoder_next(l.decoder, token_at(1), &row));
+    expect_row(whole, 2, row);
+    ls_cancel_make_current(outer);
+    ls_decoder_destroy(whole);
+  }
+  ls_cancel_destroy(cancel);
+}
+
 static void drop_model(void *model) { ls_model_destroy(model); }
 
 TEST(gpt_is_computed_token_by_token) {
