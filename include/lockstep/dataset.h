@@ -163,7 +163,8 @@ typedef struct ls_shuffle_options {
 } ls_shuffle_options;
 LS_API ls_dataset *ls_dataset_shuffle(ls_dataset *dataset,
                                       const ls_shuffle_options *options);
-// Repeats the data set `times` times; below 0: for ever.
+// Repeats the data set `times` times; below 0: for ever, until a repetition has
+// no elements. 1000 in a row without elements end any repeat of a stream.
 LS_API ls_dataset *ls_dataset_repeat(ls_dataset *dataset, int64_t times);
 // Take the first `count` elements, or all if there are fewer; skip them. Below
 // 0: takes or skips all.

@@ -188,6 +188,73 @@ TEST(an_element_that_failed_is_made_again) {
   }
 }
 
+// ---- Failed calls ----------------------------------------------------------
+// Reads an iterator from functions of data sets that are called in each other.
+typedef struct dive {
+  ls_iterator *iterator;
+  int depth, num_failed;
+} dive;
+
+static void read_at_depth(dive *self) {
+  LS_OWN(ls_nest, element) = ls_none();
+  const ls_status status = ls_iterator_next(self->iterator, &element);
+  self->num_failed += ls_status_code(status) == LS_FAILED_PRECONDITION;
+  ls_status_free(status);
+}
+
+static ls_nest go_deeper(ls_nest element, const ls_map_call *call, void *user);
+static void read_below(dive *self) {
+  LS_OWN(ls_iterator, iterator) = NULL;
+  LS_OWN(ls_nest, element) = ls_none();
+  LS_OWN(ls_dataset, dataset) = ls_dataset_map(
+      ls_dataset_range(0, 1, 1),
+      &(ls_map_options){.call = go_deeper,
+                        .user = self,
+                        .result = ls_nest_spec(LS_DTYPE_I64, LS_SCALAR)});
+  expect_ok(ls_iterator_create(
+      dataset, &(ls_iterator_options){.prefetch = LS_SOME(0)}, &iterator));
+  expect_ok(ls_iterator_next(iterator, &element));
+}
+
+static ls_nest go_deeper(ls_nest element, const ls_map_call *call, void *user) {
+  dive *self = user;
+  (void)call;
+  if (--self->depth > 0)
+    read_below(self);
+  else
+    read_at_depth(self);
+  return ls_nest_retain(element);
+}
+
+// Reads an element where only the cache's own reading is nested too deep.
+static void expect_too_deep(ls_iterator *iterator) {
+  dive self = {iterator, 63, 0};
+  read_below(&self);
+  assert_int_equal(self.num_failed, 1);
+}
+
+TEST(a_call_that_fails_is_no_element) {
+  static const stream_numbers six = {.count = 6, .saves = true};
+  int times = 1;
+  LS_OWN(ls_dataset, d) = ls_dataset_cache(
+      ls_dataset_map(
+          stream_of(OF(six)),
+          &(ls_map_options){.call = refuse_for_now,
+                            .user = &times,
+                            .result = ls_nest_spec(LS_DTYPE_I64, LS_SCALAR)}),
+      NULL);
+  LS_OWN(ls_iterator, iterator) = NULL;
+  expect_ok(ls_iterator_create(
+      d, &(ls_iterator_options){.prefetch = LS_SOME(0)}, &iterator));
+  expect_too_deep(iterator);
+  expect_ok(ls_iterator_restart(iterator));
+  read_six(iterator, true);
+  expect_ok(ls_iterator_seek(iterator, 3));
+  expect_too_deep(iterator);  // Number 3, once more.
+  expect_ok(ls_iterator_restart(iterator));
+  read_six(iterator, false);
+}
+
 TEST(another_pipeline_and_another_file_are_refused) {
   int64_t numbers[STREAM_MOST];
   file = path;

@@ -195,6 +195,38 @@ TEST(a_repetition_without_elements_is_not_the_end_of_a_repeat) {
   expect_stream_alike(later, OF(few));
 }
 
+static ls_status is_of_epoch(ls_nest element, const ls_map_call *call,
+                             void *user, bool *out_keep) {
+  (void)call;
+  const int64_t epoch = *(const int *)user;
+  *out_keep = ls_array_i64(ls_nest_as_array(element), 0) >= epoch * EPOCH;
+  return ls_ok();
+}
+
+// Repeats numbers, but drops those of epochs before this one.
+static ls_dataset *late(void *epoch) {
+  static const stream_numbers two = {.count = 2, .saves = true};
+  return ls_dataset_repeat(
+      ls_dataset_filter(
+          stream_of(OF(two)),
+          &(ls_filter_options){.call = is_of_epoch, .user = epoch}),
+      INT64_MAX);
+}
+static ls_dataset *late_pair(void *epoch) {
+  return ls_dataset_take(late(epoch), 2);
+}
+static ls_dataset *most_often(void *user) {
+  return ls_dataset_repeat(stream_of(user), INT64_MAX);
+}
+
+TEST(a_thousand_repetitions_without_elements_end_a_repeat) {
+  int epoch = 999;
+  EXPECT_STREAM(late_pair, &epoch, 999 * EPOCH, 999 * EPOCH + 1);
+  epoch = 1000;
+  expect_stream(late, &epoch, NULL, 0);
+  expect_stream(most_often, OF(none), NULL, 0);
+}
+
 TEST(a_shard_may_be_sought_beyond_the_end_by_any_number) {
   static const int64_t places[] = {3, INT64_MAX / 3, INT64_MAX / 2, INT64_MAX};
   for (size_t i = 0; i < LS_COUNT_OF(places); ++i) {

@@ -62,16 +62,18 @@ static ls_status read_more(cache *self) {
   LS_RETURN_IF_NO_MEMORY(LS_GROW(self->dataset.allocator, self->items,
                                  self->capacity, self->count + 1));
   kept *item = &self->items[self->count];
-  item->status = ls_iterator_next(self->source, &item->element);
-  if (ls_status_code(item->status) == LS_OUT_OF_RANGE) {
-    ls_status_free(item->status);
-    item->status = ls_ok();
+  const ls_status status = ls_iterator_next(self->source, &item->element);
+  if (ls_status_code(status) == LS_OUT_OF_RANGE) {
+    ls_status_free(status);
     ls_iterator_release(self->source);
     self->source = NULL;
     self->ended = true;
-  } else {
-    ++self->count;
+    return ls_ok();
   }
+  // A failure may be of the call, not of the element.
+  if (ls_iterator_position(self->source) == (int64_t)self->count) return status;
+  item->status = status;
+  ++self->count;
   return ls_ok();
 }
 
@@ -86,13 +88,15 @@ static ls_status read_again(cache *self, int64_t index) {
   if (self->again == NULL)
     LS_RETURN_IF_ERROR(
         ls_iterator_create(self->dataset.inputs[0], NULL, &self->again));
-  bool has_ended = false;
-  while (!has_ended && ls_iterator_position(self->again) <= index) {
-    ls_status_free(item->status);
-    item->status = ls_iterator_next(self->again, &item->element);
-    has_ended = ls_status_code(item->status) == LS_OUT_OF_RANGE;
-    item->status = ls_stage_no_end(item->status);
+  ls_status status = ls_ok();
+  for (int64_t at; (at = ls_iterator_position(self->again)) <= index;) {
+    ls_status_free(status);
+    status = ls_iterator_next(self->again, &item->element);
+    // The end, or a failure of the call.
+    if (ls_iterator_position(self->again) == at) return ls_stage_no_end(status);
   }
+  ls_status_free(item->status);
+  item->status = status;
   return ls_ok();
 }
 

@@ -105,9 +105,14 @@ static ls_status enter_time(ls_stage *stage, int64_t time) {
       (int64_t)((uint64_t)stage->epoch * each + (uint64_t)time));
 }
 
+// So many repetitions in a row without an element end a repeat: as each one
+// reads its input to the end, many more would seem to hang.
+enum { MOST_EMPTY = 1000 };
+
 static ls_status repeated_next(ls_stage *stage, ls_nest *element) {
   repeat_stage *self = (repeat_stage *)stage;
   const int64_t times = times_of(stage);
+  int num_empty = 0;
   while (times < 0 || self->time < times) {
     const ls_status status = ls_stage_next(stage->inputs[0], element);
     if (ls_status_code(status) != LS_OUT_OF_RANGE) {
@@ -117,7 +122,8 @@ static ls_status repeated_next(ls_stage *stage, ls_nest *element) {
     // Without an end, one that gives nothing would be repeated for ever.
     if (self->given == 0 && times < 0) return status;
     ls_status_free(status);
-    if (times >= 0 && self->time + 1 >= times) {
+    num_empty += self->given == 0;
+    if (times >= 0 && (self->time + 1 >= times || num_empty == MOST_EMPTY)) {
       self->time = times;
       break;
     }
