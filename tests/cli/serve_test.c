@@ -882,6 +882,71 @@ TEST(texts_at_one_time_do_not_mix_and_predictions_run_between_them) {
   stop_server(&self);
 }
 
+// Asks for a text without an end, and waits until it is in the queue.
+static int begin_endless(int port) {
+  static const char request[] =
+      "POST " GENERATE " HTTP/1.1\r\nHost: x\r\nContent-Length: 21\r\n\r\n"
+      "{\"tokens\":1000000000}";
+  HEAP(char, answer) = malloc(ANSWER);
+  const int asking = connect_to(port);
+  assert_int_equal(send(asking, request, strlen(request), MSG_NOSIGNAL),
+                   strlen(request));
+  do {
+    usleep(1000);
+    assert_int_equal(get(port, "GET", "/metrics", answer), 200);
+  } while (strstr(answer, "\nlockstep_waiting_requests 0\n") != NULL);
+  return asking;
+}
+
+TEST(texts_end_with_their_client_and_with_the_server) {
+  make_words();
+  server self = start_server("words --max-tokens 1000000000");
+  HEAP(char, answer) = malloc(ANSWER);
+  const char *body = NULL;
+  const int gone = begin_endless(self.port);
+  close(gone);
+  assert_int_equal(
+      post_text(self.port, GENERATE, "{\"tokens\": 3}", answer, &body), 200);
+  const int last = begin_endless(self.port);
+  stop_server(&self);
+  read_answer(last, answer);
+  close(last);
+  expect_contains(answer, "HTTP/1.1 503 ");
+  expect_contains(answer, "the server is stopping");
+}
+
+TEST(bytes_are_answered_to_a_client_that_prefers_them) {
+  static const struct {
+    const char *accept;
+    bool is_json;
+  } rows[] = {
+      {"Accept: text/plain\r\n", false},
+      {"Accept: application/octet-stream, */*\r\n", false},
+      {"Accept: application/json;q=0.5,TEXT/PLAIN\r\n", false},
+      {"Accept: text/plain;charset=x;q=0.2, */* ; q=0.1\r\n", false},
+      {"Accept: application/json, text/plain, */*\r\n", true},
+      {"Accept: */*, text/plain\r\n", true},
+      {"Accept: text/plain;q=0.2, */*;q=0.8\r\n", true},
+      {"Accept: text/plain;q=0\r\n", true},
+      {"Accept: text/html,,text/plains,\r\n", true},
+      {"", true},
+  };
+  make_words();
+  server self = start_server("words");
+  HEAP(char, answer) = malloc(ANSWER);
+  const char *body = NULL;
+  static const char request[] = "{\"prompt\":\"ab\",\"tokens\":1}";
+  for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); ++i) {
+    assert_int_equal(post(self.port, GENERATE, rows[i].accept, request,
+                          strlen(request), answer, &body, NULL),
+                     200);
+    if ((strncmp(body, "{\"text\":", 8) == 0) != rows[i].is_json)
+      print_error("%s: %s\n", rows[i].accept, body);
+    assert_int_equal(strncmp(body, "{\"text\":", 8) == 0, rows[i].is_json);
+  }
+  stop_server(&self);
+}
+
 TEST(texts_that_cannot_be_are_refused) {
   make_words();
   server self = start_server("words --max-tokens 50");

@@ -313,7 +313,7 @@ static cli_job *take_first(cli_batcher *self) {
 // Adds a byte to a text, which then waits behind all others.
 static void run_text(cli_batcher *self, cli_job *job) {
   cli_text_state state;
-  const ls_status status = cli_text_run(job->text, &state);
+  const ls_status status = cli_text_run(job->text, job->check(job), &state);
   if (state == CLI_TEXT_DONE) {
     finish_job(self, job, status);
     return;

@@ -126,7 +126,8 @@ int cli_serve(int argc, char **argv) {
           "TensorFlow Serving, JSON and npy: POST /v1/models/NAME:predict; of "
           "language models also texts: POST /v1/models/NAME:generate; GET "
           "/v1/models/NAME, /metrics and /healthz. Ctrl-C or SIGTERM ends it "
-          "with code 0, once it has finished what it has.",
+          "with code 0, once it has finished the predictions that it has; "
+          "texts end with 503.",
       .subject = "[NAME=]EXPORT",
       .description = "the folder of an export, or one of several exports, "
                      "whose newest is served. Its name is that of the folder, "

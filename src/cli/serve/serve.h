@@ -112,8 +112,10 @@ typedef enum cli_text_state {
   CLI_TEXT_RUNS,
   CLI_TEXT_DONE,  // It is complete, or has failed.
 } cli_text_state;
-// Adds a byte. The batcher's thread.
-ls_status cli_text_run(cli_text *text, cli_text_state *out_state);
+// Adds a byte, or ends the text if `status` is a failure, which it returns. The
+// batcher's thread.
+ls_status cli_text_run(cli_text *text, ls_status status,
+                       cli_text_state *out_state);
 // Writes the prompt and what follows it: as JSON, where bytes that are no UTF-8
 // become U+FFFD, or as they are.
 ls_status cli_text_answer(FILE *to, const cli_text *text, bool as_json);
@@ -125,7 +127,9 @@ struct cli_job {
   cli_request request;
   ls_nest outputs;  // A dict of arrays, once it is finished.
   ls_status status;
-  // Called once it is finished, by the batcher's thread.
+  // Called by the batcher's thread: before each byte of a text, which a failure
+  // ends; once it is finished.
+  ls_status (*check)(const cli_job *job);
   void (*finish)(cli_job *job);
   void *user;
   int64_t queued_ns;
@@ -177,7 +181,8 @@ typedef struct cli_service {
   int64_t port;
   cli_batcher *batcher;
 } cli_service;
-// Serves until a signal asks for the end, then finishes what it has.
+// Serves until a signal asks for the end, then finishes the predictions that it
+// has, and ends texts.
 //   LS_UNIMPLEMENTED  the program was built without libmicrohttpd.
 ls_status cli_service_run(cli_service *service);
 

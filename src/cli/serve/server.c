@@ -21,6 +21,7 @@ ls_status cli_service_run(cli_service *service) {
 #include <errno.h>
 #include <locale.h>
 #include <netdb.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -224,16 +225,49 @@ static const char *header_of(const exchange *x, const char *name) {
   return value != NULL ? value : "";
 }
 
+// Returns true if a type is this one, whatever its parameters.
+static bool type_is(const char *type, const char *wanted) {
+  const size_t size = strlen(wanted);
+  return strncasecmp(type, wanted, size) == 0 &&
+         strchr(";, \t", type[size]) != NULL;
+}
+
+// Returns the weight of a type in an Accept header, 1 if it has none.
+static double weight_of(const char *type, size_t size) {
+  const char *weight = strcasestr(type, "q=");
+  return weight != NULL && weight < type + size ? strtod(weight + 2, NULL) : 1;
+}
+
+// Returns true if a client prefers the bytes of an answer to JSON: the first of
+// the types that it gives the most weight.
+static bool prefers_bytes(const exchange *x) {
+  const char *const types[] = {"application/octet-stream",
+                               x->is_text ? "text/plain" : "application/x-npy",
+                               "application/json", "application/*", "*/*"};
+  bool is_bytes = false;
+  double best = 0;
+  size_t size = 0;
+  for (const char *at = header_of(x, MHD_HTTP_HEADER_ACCEPT); *at != '\0';
+       at += size) {
+    at += strspn(at, ", \t");
+    size = strcspn(at, ",");
+    const double weight = weight_of(at, size);
+    for (size_t i = 0; i < sizeof(types) / sizeof(*types); ++i) {
+      if (!type_is(at, types[i]) || !(weight > best)) continue;
+      is_bytes = i < 2;
+      best = weight;
+    }
+  }
+  return is_bytes;
+}
+
 // Answers with the outputs of a finished job.
 static enum MHD_Result send_outputs(exchange *x) {
-  const char *accept = header_of(x, MHD_HTTP_HEADER_ACCEPT);
   if (!ls_status_is_ok(x->job.status)) {
     const ls_status status = cli_give(&x->job.status);
     return send_error(x, code_of(status), NULL, status);
   }
-  const bool is_raw =
-      strstr(accept, "octet-stream") != NULL ||
-      strstr(accept, x->is_text ? "text/plain" : "x-npy") != NULL;
+  const bool is_raw = prefers_bytes(x);
   if (is_raw && !x->is_text) {
     ls_array *bytes = NULL;
     const ls_status status =
@@ -267,6 +301,23 @@ static enum MHD_Result send_outputs(exchange *x) {
 }
 
 // ---- Predictions and texts -------------------------------------------------
+static ls_status check_running(const server *self) {
+  return __atomic_load_n(&self->stopping, __ATOMIC_RELAXED)
+             ? LS_STATUS(LS_UNAVAILABLE, "the server is stopping")
+             : ls_ok();
+}
+
+// Ends a text that nobody reads, or for which the server's end would wait.
+static ls_status check_text(const cli_job *job) {
+  const exchange *x = job->user;
+  if (x->link != NULL) {
+    struct pollfd client = {.fd = x->link->socket, .events = POLLRDHUP};
+    if (poll(&client, 1, 0) > 0)
+      return LS_STATUS(LS_UNAVAILABLE, "the client has closed its connection");
+  }
+  return check_running(x->self);
+}
+
 static void finish_job(cli_job *job) {
   exchange *x = job->user;
   cli_http.resume_connection(x->connection);
@@ -304,6 +355,7 @@ static enum MHD_Result begin_job(exchange *x) {
   if (!ls_status_is_ok(status))
     return send_error(x, code_of(status), NULL, status);
   x->queued = true;
+  x->job.check = check_text;
   x->job.finish = finish_job;
   x->job.user = x;
   set_deadline(self, x->link, false);
@@ -394,13 +446,6 @@ static enum MHD_Result send_description(exchange *x, const char *url,
                    &text);
 }
 
-// Returns true if a content type is this one, whatever its parameters.
-static bool type_is(const char *type, const char *wanted) {
-  const size_t size = strlen(wanted);
-  return strncasecmp(type, wanted, size) == 0 &&
-         strchr("; \t", type[size]) != NULL;
-}
-
 // Returns false for a content type that is not read. curl -d sends that of
 // forms, and TensorFlow Serving asks for none.
 static bool find_kind(exchange *x) {
@@ -479,10 +524,10 @@ static enum MHD_Result begin_exchange(exchange *x, const char *url,
   if (takes_body ? strcmp(method, MHD_HTTP_METHOD_POST) != 0 : !reads)
     return send_wrong_method(x, url, takes_body ? "POST" : "GET, HEAD");
   if (!takes_body) return send_description(x, url, x->model);
-  if (__atomic_load_n(&self->stopping, __ATOMIC_RELAXED))
-    return send_error(x, MHD_HTTP_SERVICE_UNAVAILABLE, NULL,
-                      LS_STATUS(LS_UNAVAILABLE, "the server is stopping"));
-  return check_header(x);
+  const ls_status running = check_running(self);
+  return ls_status_is_ok(running)
+             ? check_header(x)
+             : send_error(x, MHD_HTTP_SERVICE_UNAVAILABLE, NULL, running);
 }
 
 // Called by libmicrohttpd: once with a request's header, then with each part of
@@ -573,7 +618,8 @@ static void print_start(const server *self) {
   fflush(stdout);
 }
 
-// Finishes the requests that are here, for up to --timeout, and refuses others.
+// Finishes the predictions that are here, for up to --timeout, ends texts, and
+// refuses other requests.
 static void drain(server *self) {
   const int64_t until =
       cli_now_ns() + self->service->limits.timeout_s * INT64_C(1000000000);

@@ -126,17 +126,20 @@ static ls_status add_byte(cli_text *text) {
                                                    : ls_out_of_memory();
 }
 
-ls_status cli_text_run(cli_text *text, cli_text_state *out_state) {
+ls_status cli_text_run(cli_text *text, ls_status status,
+                       cli_text_state *out_state) {
   cli_served *model = text->model;
+  const bool is_new = model->writing != text;
   *out_state = CLI_TEXT_WAITS;
-  if (model->writing != NULL && model->writing != text) return ls_ok();
-  const bool is_new = model->writing == NULL;
-  model->writing = text;
-  *out_state = CLI_TEXT_RUNS;
-  ls_status status = is_new ? begin_text(text) : ls_ok();
+  if (ls_status_is_ok(status)) {
+    if (is_new && model->writing != NULL) return ls_ok();
+    model->writing = text;
+    if (is_new) status = begin_text(text);
+  }
   if (ls_status_is_ok(status)) status = add_byte(text);
+  *out_state = CLI_TEXT_RUNS;
   if (!ls_status_is_ok(status) || text->done == text->tokens) {
-    model->writing = NULL;
+    if (model->writing == text) model->writing = NULL;
     *out_state = CLI_TEXT_DONE;
   }
   return status;
