@@ -26,6 +26,7 @@ import ctypes
 import functools
 import gc
 import keyword
+import numbers
 import os
 import re
 import struct
@@ -270,6 +271,10 @@ class _Arithmetic:
     keys += (slice(None),) * (len(x.shape) - len(keys))
     starts, limits, strides, kept = [], [], [], []
     for size, item in zip(x.shape, keys):
+      bounds = (item.start, item.stop) if isinstance(item, slice) else (item,)
+      if size < 0 and any(bound is not None and bound < 0 for bound in bounds):
+        raise IndexError("%s is sliced from its end, but a size is not known: "
+                         "count from the start" % self)
       if isinstance(item, slice):
         start, limit = item.start or 0, -1 if item.stop is None else item.stop
         if size >= 0:
@@ -772,10 +777,10 @@ def _from_scalar(nest):
 
 
 # ---- Calls -------------------------------------------------------------------
-# Functions whose results are lent although they are called out_...
+# Functions whose results are lent although they are called out_..., and are not
+# constant, as others that are lent.
 _LENT = {"ls_strategy_default", "ls_packed_variable_on", "ls_export_resource",
-         "ls_export_function", "ls_optimizer_slot", "ls_iterator_dataset",
-         "ls_model_optimizer"}
+         "ls_optimizer_slot", "ls_record_add"}
 _TAKES_NESTS = {"ls_while", "ls_step_while", "ls_custom_gradient", "ls_barrier",
                 "ls_nest_dataset", "ls_nest_dict", "ls_nest_distributed",
                 "ls_nest_distributed_on", "ls_nest_named_tuple",
@@ -874,7 +879,11 @@ def _from_out(name, kind, box):
       text = ctypes.string_at(box.value).decode(errors="replace")
       lib.ls_text_release(box)
       return text
-    return _from_c(kind, box.value, name not in _LENT)
+    owned = name not in _LENT and not isinstance(kind.target, _Const)
+    if kind.is_pointer_to("ls_array") and box.value and not owned:
+      lib.ls_array_retain(box.value)
+      owned = True
+    return _from_c(kind, box.value, owned)
   value = box.value if isinstance(box, ctypes._SimpleCData) else box
   return _from_c(kind, value, True)
 
@@ -1000,7 +1009,7 @@ def _to_nest(value):
   if isinstance(value, bool):
     return lib.ls_nest_bool(value)
   if isinstance(value, int):
-    return lib.ls_nest_i64(value)
+    return lib.ls_nest_i64(_fit(value, "i64"))
   if isinstance(value, float):
     return lib.ls_nest_f64(value)
   if isinstance(value, Variable):
@@ -1110,7 +1119,11 @@ class Array(Handle):
     return lib.ls_array_f64(self.address, 0)
 
   def __int__(self):
-    return int(float(self))
+    if lib.ls_dtype_is_float(lib.ls_array_dtype(self.address)):
+      return int(float(self))
+    self.__float__()  # Refuses an array that is no number.
+    value = lib.ls_array_i64(self.address, 0)
+    return value % 2**64 if self.dtype == "u64" else value
 
   def __len__(self):
     return self.shape[0]
@@ -1165,6 +1178,34 @@ def array(data, dtype=None):
   return Array._wrap("ls_array", box.value, True)
 
 
+@functools.lru_cache(None)
+def _range_of(dtype):
+  """Returns the numbers that a type of integers holds; None: one of others."""
+  found = re.fullmatch("([iu])(8|16|32|64)|bool", dtype)
+  if found is None:
+    return None
+  bits = int(found[2] or 1)
+  return (range(-2**(bits - 1), 2**(bits - 1)) if found[1] == "i"
+          else range(2**bits))
+
+
+def _fit(number, dtype):
+  """Returns a number for an element of this type. Floats round it; integers must
+  hold it."""
+  held = _range_of(dtype)
+  if held is None:
+    is_long = isinstance(number, int) and number not in _range_of("i64")
+    return float(number) if is_long else number
+  if number != int(number):
+    raise TypeError("%r has a fraction, which %s cannot hold: round it, or "
+                    "convert to a type of floats, such as f32" % (number, dtype))
+  if int(number) not in held:
+    raise OverflowError("%r does not fit %s, from %d to %d: name a type that "
+                        "holds it, such as u64 or f64"
+                        % (number, dtype, held.start, held.stop - 1))
+  return int(number)
+
+
 def _array_of_numbers(data, dtype):
   shape, flat = [], [data]
   while flat and isinstance(flat[0], (list, tuple)):
@@ -1174,14 +1215,15 @@ def _array_of_numbers(data, dtype):
     flat = [number for item in flat for number in item]
   if dtype is None:
     dtype = ("bool" if all(isinstance(x, bool) for x in flat) else "i64"
-             if all(isinstance(x, int) for x in flat) else "f64")
+             if all(isinstance(x, numbers.Integral) for x in flat) else "f64")
     if isinstance(data, (list, tuple)) and dtype == "f64":
       dtype = "f32"
   made = call("ls_array_create", dtype, shape)
+  dtype = made.dtype
   kind = (lib.ls_array_set_f64 if lib.ls_dtype_is_float(
       lib.ls_array_dtype(made.address)) else lib.ls_array_set_i64)
   for i, number in enumerate(flat):
-    kind(made.address, i, number)
+    kind(made.address, i, _fit(number, dtype))
   return made
 
 
@@ -1196,12 +1238,11 @@ def _to_tensor(value, dtype=None):
   if isinstance(value, bool):
     return lib.ls_scalar_i64(_to_enum(_declared.types["ls_dtype"], "bool"),
                              value)
-  if isinstance(value, int):
-    return lib.ls_scalar_i64(_to_enum(_declared.types["ls_dtype"],
-                                      dtype or "i64"), value)
-  if isinstance(value, float):
-    return lib.ls_scalar(_to_enum(_declared.types["ls_dtype"], dtype or "f32"),
-                         value)
+  if isinstance(value, (int, float)):
+    dtype = dtype or ("i64" if isinstance(value, int) else "f32")
+    value = _fit(value, dtype)
+    make = lib.ls_scalar_i64 if isinstance(value, int) else lib.ls_scalar
+    return make(_to_enum(_declared.types["ls_dtype"], dtype), value)
   return lib.ls_constant(array(value).address)
 
 

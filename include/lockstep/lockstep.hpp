@@ -459,20 +459,37 @@ inline ls_train_result train(const ls_train_options &options) {
   return result;
 }
 
+// Makes a number of the type of a tensor. Floats round it; other types must
+// hold it.
+inline ls_tensor number_like(ls_tensor x, double number) {
+  const ls_dtype dtype = ls_tensor_dtype(x);
+  if (!ls_tensor_is_failed(x) && !ls_dtype_is_float(dtype)) {
+    const auto made = array(dtype, LS_SCALAR);
+    ls_array_set_f64(made, 0, number);
+    if (ls_array_f64(made, 0) != number)
+      throw error(LS_INVALID_ARGUMENT,
+                  "a tensor of " + std::string(ls_dtype_name(dtype)) + " and " +
+                      std::to_string(number) +
+                      ", which that type does not hold: convert the tensor to "
+                      "another type (ls_convert)");
+  }
+  return (ls_scalar)(dtype, number);
+}
+
 }  // namespace lockstep
 
 // ---- Operators -------------------------------------------------------------
-// A number has the other operand's type. Ops get the line of the next placed
-// call, as an operator does not know its own.
+// A number has the other operand's type, which must hold it. Ops get the line
+// of the next placed call, as an operator does not know its own.
 #define LS_OPERATOR_(symbol, make)                                             \
   inline ls_tensor operator symbol(ls_tensor x, ls_tensor y) {                 \
     return (make)(x, y);                                                       \
   }                                                                            \
   inline ls_tensor operator symbol(ls_tensor x, double y) {                    \
-    return (make)(x, (ls_scalar)(ls_tensor_dtype(x), y));                      \
+    return (make)(x, lockstep::number_like(x, y));                             \
   }                                                                            \
   inline ls_tensor operator symbol(double x, ls_tensor y) {                    \
-    return (make)((ls_scalar)(ls_tensor_dtype(y), x), y);                      \
+    return (make)(lockstep::number_like(y, x), y);                             \
   }
 LS_OPERATOR_(+, ls_add)
 LS_OPERATOR_(-, ls_sub)

@@ -136,6 +136,13 @@ void test_values() {
   lockstep::check(ls_tensor_item(
       ls_reduce_max(ls_variable_read(w) + 1.0, LS_ALL_AXES), &value));
   EXPECT(value == 4);
+  const ls_tensor bytes = ls_scalar(LS_DTYPE_U8, 200);
+  lockstep::check(ls_tensor_item(bytes + 55.0, &value));
+  EXPECT(value == 255);
+  expect_error(LS_INVALID_ARGUMENT, "a tensor of u8 and 0.5",
+               [&] { (void)(0.5 * bytes); });
+  expect_error(LS_INVALID_ARGUMENT, "a tensor of u8 and 300.0",
+               [&] { (void)(bytes < 300.0); });
   const lockstep::nest dict = lockstep::nest::dict(
       std::make_pair("a", 1.5),
       std::make_pair("b", lockstep::nest::tuple(2.0, 3.0)));

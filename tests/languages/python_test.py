@@ -124,6 +124,43 @@ class Values(unittest.TestCase):
     with self.assertRaises(ValueError):
       ls.array([[1, 2], [3]])
 
+  def test_numbers_that_a_type_does_not_hold_are_refused(self):
+    for data, dtype in ((2**63, None), ([2**64 + 5], None), ([1, 300], "i8"),
+                        ([-1], "u8"), ([2**64], "u64"), ([2], "bool"),
+                        ([1e30], "i64")):
+      with self.assertRaisesRegex(OverflowError, "does not fit (i|u|bool).*: "):
+        ls.array(data, dtype)
+    with self.assertRaisesRegex(TypeError, "1.5 has a fraction.* i32 .*round"):
+      ls.array([1.0, 1.5], "i32")
+    with self.assertRaises(OverflowError):
+      ls.Nest(2**63)
+    self.assertEqual(ls.array([2**64 - 1, 5.0], "u64").tolist(), [2**64 - 1, 5])
+    self.assertEqual(ls.array([-128, 127], "i8").tolist(), [-128, 127])
+    self.assertEqual(ls.array([2**70], "f32").tolist(), [2.0**70])
+    for number in (2**53 + 1, -2**63):
+      self.assertEqual(int(ls.array([number])), number)
+    self.assertEqual(int(ls.array([2**64 - 1], "u64")), 2**64 - 1)
+    self.assertEqual((int(ls.array(2.5)), int(ls.array(True))), (2, 1))
+    with self.assertRaisesRegex(TypeError, "is no number"):
+      int(ls.array([1, 2]))
+    with ls.frame():
+      x = ls.constant(ls.array([200], "u8"))
+      self.assertEqual((x + 55.0).array().tolist(), [255])
+      self.assertEqual((ls.constant([1.0]) + 2**70).array().tolist(), [2.0**70])
+      with self.assertRaisesRegex(OverflowError, "1000 does not fit u8"):
+        x + 1000  # pylint: disable=pointless-statement
+      with self.assertRaisesRegex(TypeError, "convert to a type of floats"):
+        0.5 * x  # pylint: disable=pointless-statement
+
+  def test_a_part_from_the_end_needs_a_size(self):
+    graph = ls.graph_create("graph")
+    with ls.scope("graph", graph):
+      x = ls.placeholder("f32", [-1, 3], "x")
+      self.assertEqual((x[1:, -1].shape, x[0].shape), ((-1,), (3,)))
+      for key in (-1, slice(-1), slice(-2, None)):
+        with self.assertRaisesRegex(IndexError, "count from the start"):
+          x[key]  # pylint: disable=pointless-statement
+
   def test_arrays_of_numpy_are_views(self):
     try:
       import numpy
@@ -147,6 +184,32 @@ class Values(unittest.TestCase):
       v.assign(v + 1)
       self.assertEqual(v.value().tolist(), [2, 3])
       self.assertEqual(repr(v), "<Variable v f32[2]>")
+
+
+class Lent(unittest.TestCase):
+
+  def test_records_in_records_are_lent(self):
+    record = ls.record_create()
+    ls.record_set_i64(ls.record_add(record, "inner"), "n", 5)
+    for _ in range(3):
+      self.assertEqual(ls.record_get_i64(ls.record_find(record, "inner"), "n"),
+                       5)
+    inner = ls.record_find(record, "inner")
+    del record
+    gc.collect()
+    self.assertEqual(ls.record_get_i64(inner, "n"), 5)
+
+  def test_logits_of_a_decoder_stay_as_long_as_they_are_used(self):
+    graph = ls.graph_create("graph")
+    with ls.scope("graph", graph):
+      tokens = ls.placeholder("i32", [-1, 4], "tokens")
+      logits = ls.gather(ls.constant([[1.0, 2.0], [3.0, 4.0]]), tokens, 0)
+    session = ls.session_create(graph)
+    decoder = ls.decoder_create(session, tokens, logits)
+    kept = [decoder.begin((ctypes.c_int32 * 2)(0, 1), 2)]
+    kept += [decoder.next(i % 2) for i in range(6)]
+    self.assertEqual([row.tolist() for row in kept],
+                     [[[[3, 4]]]] + [[[[1, 2]]], [[[3, 4]]]] * 3)
 
 
 class Functions(unittest.TestCase):
