@@ -780,7 +780,10 @@ def _from_scalar(nest):
 # Functions whose results are lent although they are called out_..., and are not
 # constant, as others that are lent.
 _LENT = {"ls_strategy_default", "ls_packed_variable_on", "ls_export_resource",
-         "ls_optimizer_slot", "ls_record_add"}
+         "ls_optimizer_slot", "ls_optimizer_kept_gradient", "ls_record_add",
+         "ls_global_step_create", "ls_global_step_get", "ls_eval_step_get",
+         "ls_iterations_per_loop", "ls_user_context_assignment",
+         "ls_variable_handle", "ls_variable_as_reference"}
 _TAKES_NESTS = {"ls_while", "ls_step_while", "ls_custom_gradient", "ls_barrier",
                 "ls_nest_dataset", "ls_nest_dict", "ls_nest_distributed",
                 "ls_nest_distributed_on", "ls_nest_named_tuple",

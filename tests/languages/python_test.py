@@ -199,6 +199,18 @@ class Lent(unittest.TestCase):
     gc.collect()
     self.assertEqual(ls.record_get_i64(inner, "n"), 5)
 
+  def test_variables_of_others_are_lent(self):
+    graph = ls.graph_create("graph")
+    ls.global_step_create(graph)
+    for _ in range(3):
+      self.assertEqual(ls.global_step_get(graph).name, "global_step")
+      self.assertEqual(ls.eval_step_get(graph).name, "eval_step")
+    v = ls.variable(name="v", initial_array=[1.0])
+    for _ in range(3):
+      self.assertEqual(ls.variable_handle(v).name, "v")
+      self.assertEqual(ls.variable_as_reference(v).name, "v")
+    self.assertEqual(v.value().tolist(), [1])
+
   def test_logits_of_a_decoder_stay_as_long_as_they_are_used(self):
     graph = ls.graph_create("graph")
     with ls.scope("graph", graph):
