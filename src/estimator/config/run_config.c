@@ -318,8 +318,9 @@ static ls_status replace_one(ls_run_config *self, const char *field,
   ls_run_values *v = &self->values;
   for (size_t i = 0; i < LS_COUNT_OF(numbers); ++i)
     if (strcmp(field, numbers[i].name) == 0) {
-      memcpy((char *)v + numbers[i].kept, (const char *)o + numbers[i].given,
-             sizeof(ls_opt));
+      const void *given = (const char *)o + numbers[i].given;
+      void *kept = (char *)v + numbers[i].kept;
+      *(ls_opt *)kept = *(const ls_opt *)given;
       return ls_ok();
     }
   if (strcmp(field, "model_dir") == 0)
