@@ -95,7 +95,8 @@ LS_API LS_MUST_USE ls_status ls_checkpoints_close(ls_checkpoints *checkpoints);
 LS_API bool ls_checkpoints_due(const ls_checkpoints *checkpoints, int64_t step);
 
 // Saves the current values as the checkpoint of `step`, replacing one of the
-// same step, and deletes checkpoints that are no longer kept.
+// same step, and deletes checkpoints that are no longer kept. A step that is
+// saved again without metrics keeps its `best_metric`.
 //   the failure of the previous save, unless `goes_on` is set
 LS_API LS_MUST_USE ls_status
 ls_checkpoints_save(ls_checkpoints *checkpoints, int64_t step,

@@ -48,10 +48,11 @@ static bool checkpoint_list_add(ls_checkpoints *self, ls_checkpoint_info info) {
   return true;
 }
 
-bool ls_checkpoint_list_has(const ls_checkpoint_list *list, int64_t step) {
+const ls_checkpoint_info *
+ls_checkpoint_list_find(const ls_checkpoint_list *list, int64_t step) {
   for (size_t i = 0; i < list->count; ++i)
-    if (list->items[i].step == step) return true;
-  return false;
+    if (list->items[i].step == step) return &list->items[i];
+  return NULL;
 }
 
 static ls_status write_list(ls_checkpoints *self) {

@@ -36,7 +36,7 @@ static ls_status write_share(ls_checkpoints *self) {
   self->tidies = false;
   ls_status status = ls_checkpoint_file_write(
       self->runtime, self->folder, content,
-      ls_checkpoint_list_has(&self->list, content->step), ranks);
+      ls_checkpoint_list_find(&self->list, content->step) != NULL, ranks);
   if (ls_status_is_ok(status)) status = ls_checkpoint_list_add(self, content);
   if (ls_status_is_ok(status) && self->written.call != NULL)
     status = self->written.call(self->written.user, content->step);
@@ -282,7 +282,14 @@ static ls_status fill_content(ls_checkpoints *self, int64_t step,
   ls_checkpoint_content *content = &self->content;
   content->step = step;
   content->wall = ls_runtime_wall(self->runtime);
-  LS_RETURN_IF_ERROR(copy_metrics(self, metrics, num_metrics));
+  // A step that is saved again without metrics keeps the one it is chosen by.
+  const ls_checkpoint_info *known = ls_checkpoint_list_find(&self->list, step);
+  const ls_checkpoint_metric kept = {self->options.best_metric,
+                                     known != NULL ? known->metric : NAN};
+  if (num_metrics == 0 && kept.name != NULL && !isnan(kept.value))
+    LS_RETURN_IF_ERROR(copy_metrics(self, &kept, 1));
+  else
+    LS_RETURN_IF_ERROR(copy_metrics(self, metrics, num_metrics));
   LS_RETURN_IF_ERROR(ls_record_create(&content->state));
   LS_RETURN_IF_ERROR(save_states(self, content->state));
   if (self->options.identity != NULL) {

@@ -110,7 +110,8 @@ static ls_status open_checkpoints(saver *self, const ls_run_context *context) {
           .keep = o->keep,
           .keep_every_hours = o->keep_every_hours,
           .kept_step = o->kept_step,
-          .best_metric = o->keep_lowest ? o->metric : NULL,
+          .best_metric = o->metric,
+          .keep_best = LS_SOME(o->keep_lowest),
           .every_steps = LS_SOME(o->every_steps.set ? o->every_steps.value : 0),
           .every_seconds = has_seconds ? o->every_seconds : (ls_opt){0},
           .ranks = has_ranks(context) ? LS_FLAG_ON : LS_FLAG_OFF});
@@ -125,9 +126,13 @@ static ls_status saver_begin(void *state) {
   return ls_ok();
 }
 
-// Forgets the save of a lost session, which is complete or absent.
+// Forgets the save of a lost session, which is complete or absent, and the
+// values of its runs.
 static void saver_lost(void *state) {
-  ls_status_free(ls_saving_close(&((saver *)state)->saving));
+  saver *self = state;
+  self->sum = 0;
+  self->runs = 0;
+  ls_status_free(ls_saving_close(&self->saving));
 }
 
 static ls_status saver_after_create(void *state, ls_run_context *context) {
