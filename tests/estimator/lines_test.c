@@ -41,6 +41,14 @@ static double member_of(const char *line, const char *key) {
   return at != NULL ? strtod(at + strlen(quoted), NULL) : NAN;
 }
 
+// Returns the number of lines of evaluations.
+static int count_tests(const file_lines *lines) {
+  int count = 0;
+  for (int k = 0; k < lines->count; ++k)
+    count += !isnan(member_of(lines->text[k], "test_loss"));
+  return count;
+}
+
 static ls_status train_with(estimator_case *c, ls_training_lines lines) {
   return ls_estimator_train(
       c->estimator,
@@ -80,16 +88,19 @@ TEST(a_training_writes_sums_and_a_line_with_the_norm_of_its_gradients) {
   }
 }
 
-// A model that counts steps, without an optimizer.
+// A model that counts steps, without an optimizer. With `user` its loss is the
+// step.
 static ls_status count_steps(void *user, ls_model_call *call,
                              ls_estimator_spec **out) {
   ls_variable *step = NULL;
-  (void)user;
   LS_RETURN_IF_ERROR(ls_global_step_get(ls_graph_current(), &step));
+  const ls_tensor loss = user != NULL
+                             ? ls_convert(ls_variable_read(step), LS_DTYPE_F32)
+                             : ls_scalar(LS_DTYPE_F32, 1);
   return ls_tpu_estimator_spec_create(
       &(ls_estimator_spec_options){
           .mode = call->mode,
-          .loss = ls_scalar(LS_DTYPE_F32, 1),
+          .loss = loss,
           .train_op = ls_tensor_op(
               ls_variable_assign_add(step, ls_scalar_i64(LS_DTYPE_I64, 1)))},
       out);
@@ -168,6 +179,67 @@ TEST(a_chain_needs_checkpoints) {
                 LS_FAILED_PRECONDITION, "itself saves none");
 }
 
+// ---- The lowest loss --------------------------------------------------------
+// Makes an estimator whose loss grows, which keeps the newest checkpoint.
+static void begin_growing(estimator_case *c) {
+  c->folder = "grown";
+  c->repeats = true;
+  c->save_steps = (ls_opt)LS_SOME(2);
+  c->config.keep_checkpoint_max = (ls_opt)LS_SOME(1);
+  c->more.model_fn = (ls_model_function){.call = count_steps, .user = c};
+  estimator_case_begin(c);
+}
+
+static void grow_to(estimator_case *c, int64_t steps, ls_hook *hook) {
+  expect_ok(ls_estimator_train(
+      c->estimator,
+      &(ls_estimator_training){.input = estimator_input(c),
+                               .max_steps = LS_SOME(steps),
+                               .hooks = &hook,
+                               .num_hooks = hook != NULL,
+                               .lines = {.keep_best_loss = true}},
+      NULL));
+}
+
+static void expect_grown(bool has_0, bool has_2) {
+  assert_int_equal(access("grown/model.ckpt-0.json", R_OK) == 0, has_0);
+  assert_int_equal(access("grown/model.ckpt-2.json", R_OK) == 0, has_2);
+  assert_int_equal(access("grown/model.ckpt-4.json", R_OK), 0);
+}
+
+TEST(a_training_that_goes_on_keeps_the_best_checkpoint) {
+  LS_OWN(estimator_case, c) = {0};
+  begin_growing(&c);
+  grow_to(&c, 2, NULL);
+  grow_to(&c, 4, NULL);
+  expect_grown(false, true);
+  grow_to(&c, 6, NULL);
+  assert_int_equal(access("grown/model.ckpt-2.json", R_OK), 0);
+}
+
+static ls_status fail_once(void *user, ls_run_context *context,
+                           ls_nest results) {
+  bool *has_failed = user;
+  (void)context, (void)results;
+  if (*has_failed) return ls_ok();
+  *has_failed = true;
+  return LS_STATUS(LS_ABORTED, "the session is lost");
+}
+
+TEST(runs_of_a_lost_session_count_for_no_checkpoint) {
+  bool has_failed = false;
+  LS_OWN(estimator_case, c) = {0};
+  LS_OWN(ls_hook, hook) = NULL;
+  expect_ok(ls_hook_create(&(ls_hook_options){.name = "of the test",
+                                              .user = &has_failed,
+                                              .after_run = fail_once},
+                           &hook));
+  begin_growing(&c);
+  grow_to(&c, 4, hook);
+  assert_true(has_failed);
+  expect_grown(false, true);
+}
+
 // ---- Evaluations -----------------------------------------------------------
 // Trains and evaluates; keeps one checkpoint more than the newest.
 static ls_train_and_evaluation
@@ -207,10 +279,7 @@ TEST(evaluations_end_a_training_and_keep_the_best_checkpoint) {
     assert_int_equal(access("evaluated/model.ckpt-4.json", R_OK), -1);
     assert_int_equal(access("evaluated/events/test", R_OK), 0);
     const file_lines lines = read_lines("evaluated");
-    int num_tests = 0;
-    for (int k = 0; k < lines.count; ++k)
-      num_tests += !isnan(member_of(lines.text[k], "test_loss"));
-    assert_int_equal(num_tests, 3);
+    assert_int_equal(count_tests(&lines), 3);
     ls_train_and_evaluation_deinit(&made);
   }
 }
@@ -231,4 +300,36 @@ TEST(an_evaluation_may_take_the_whole_input) {
     ls_train_and_evaluation_deinit(&made);
   }
   assert_true(fabs(losses[0] - losses[1]) < 1e-5);
+}
+
+static file_lines evaluate_up_to(estimator_case *c, int64_t steps) {
+  expect_ok(ls_train_and_evaluate(c->estimator,
+                                  &(ls_train_spec){.input = estimator_input(c),
+                                                   .max_steps = LS_SOME(steps),
+                                                   .lines = {.metrics = true}},
+                                  &(ls_eval_spec){.input = estimator_input(c),
+                                                  .steps = LS_SOME(1),
+                                                  .throttle_secs = LS_SOME(0),
+                                                  .keep_best = "loss"},
+                                  NULL));
+  return read_lines(c->folder);
+}
+
+// That of the last step is not made again, since no save of the training that
+// goes on would have been due there.
+TEST(evaluations_keep_their_lines_when_a_training_goes_on) {
+  for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
+    LS_OWN(estimator_case, c) = estimator_case_of(i);
+    c.folder = "evaluated";
+    c.iterations = "1";
+    c.save_steps = (ls_opt)LS_SOME(2);
+    c.repeats = true;
+    estimator_case_begin(&c);
+    file_lines lines = evaluate_up_to(&c, 3);  // At steps 2 and 3.
+    assert_int_equal(count_tests(&lines), 2);
+    lines = evaluate_up_to(&c, 4);
+    assert_int_equal(count_tests(&lines), 3);
+    lines = evaluate_up_to(&c, 5);  // That of step 4 is made again.
+    assert_int_equal(count_tests(&lines), 4);
+  }
 }

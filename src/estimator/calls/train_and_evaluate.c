@@ -299,7 +299,7 @@ static bool has_missed(const local *self, int64_t step) {
   const bool waits =
       self->train->lines.metrics || step > self->judges.keep.state.step;
   return ls_judges_any(&self->judges) && step > 0 && waits && every.set &&
-         every.value > 0 && step % every.value == 0;
+         every.value > 0 && step % every.value == 0 && self->throttle <= 0;
 }
 
 // Evaluates now, unless a stop was requested, which would end the evaluation
@@ -374,7 +374,8 @@ static ls_status train_once(local *self, const ls_save_listener *listeners,
           .stop = self->train->stop,
           .overwrite = self->train->overwrite && !self->has_first,
           .lines = self->train->lines,
-          .is_evaluated = self->evaluated >= 0,
+          .is_evaluated = self->evaluated >= 0 ||
+                          !has_missed(self, self->evaluator.out->training.step),
           .kept_step = ls_judges_any(&self->judges)
                            ? &self->judges.keep.state.best_step
                            : NULL},

@@ -80,6 +80,7 @@ static ls_status lines_create(void *state, ls_run_context *context) {
   LS_RETURN_IF_ERROR(ls_saved_values_take(&self->values, context, o->variables,
                                           o->num_variables));
   LS_RETURN_IF_ERROR(cut_lines(self, context->steps, &seconds));
+  self->options.tests_again = false;  // A lost session has made it.
   LS_RETURN_IF_ERROR(ls_run_events_close(&self->events));
   LS_RETURN_IF_ERROR(ls_run_events_open(
       &self->events, context->runtime,
