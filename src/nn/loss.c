@@ -67,9 +67,13 @@ ls_tensor ls_weighted_mean(ls_tensor losses, ls_tensor weights) {
   weights = ls_convert(weights, dtype);
   const ls_status status = ls_weights_repeat("losses", losses, &weights);
   if (!ls_status_is_ok(status)) return ls_make_failed("weighted mean", status);
-  const ls_tensor sum = ls_reduce_sum(ls_mul(losses, weights), LS_ALL_AXES);
-  const ls_tensor total = ls_reduce_sum(weights, LS_ALL_AXES);
   const ls_tensor zero = ls_scalar(dtype, 0), one = ls_scalar(dtype, 1);
+  // The product of 0 with an infinity or NaN would be NaN.
+  const ls_tensor counts =
+      ls_or(ls_is_finite(losses), ls_not_equal(weights, zero));
+  const ls_tensor counted = ls_select(counts, losses, zero);
+  const ls_tensor sum = ls_reduce_sum(ls_mul(counted, weights), LS_ALL_AXES);
+  const ls_tensor total = ls_reduce_sum(weights, LS_ALL_AXES);
   const ls_tensor empty = ls_equal(total, zero);
   // Divides by 1 if there are no elements, because the gradient would be NaN.
   return recorded(

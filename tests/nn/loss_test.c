@@ -162,6 +162,30 @@ TEST(weights_choose_rows) {
   expect_ok(ls_frame_end(NULL));
 }
 
+TEST(losses_without_weight_may_be_of_any_value) {
+  const double losses[] = {NAN, 1, INFINITY, -INFINITY, 3};
+  const double weights[] = {0, 1, 0, 0, 1};
+  const double mean = 2, by_loss[] = {0, 0.5, 0, 0, 0.5};
+  const double by_weight[] = {-1, -0.5, -1, -1, 0.5};
+  ls_nest gradients[2];
+  ls_tape *tape = NULL;
+  expect_ok(ls_frame_begin());
+  const ls_tensor x = eager_of(LS_DTYPE_F64, LS_SHAPE(5), losses);
+  const ls_tensor w = eager_of(LS_DTYPE_F64, LS_SHAPE(5), weights);
+  const ls_nest both[] = {ls_leaf(x), ls_leaf(w)};
+  expect_ok(ls_tape_begin(&tape));
+  expect_ok(ls_tape_watch(tape, x));
+  expect_ok(ls_tape_watch(tape, w));
+  const ls_tensor loss = ls_weighted_mean(x, w);
+  expect_ok(ls_tape_end(tape));
+  expect_tensor(loss, &mean, 1, 0);
+  expect_ok(ls_tape_gradients(tape, ls_leaf(loss), both, 2, gradients));
+  expect_tensor(gradients[0].as.tensor, by_loss, 5, 0);
+  expect_tensor(gradients[1].as.tensor, by_weight, 5, 1e-15);
+  ls_tape_release(tape);
+  expect_ok(ls_frame_end(NULL));
+}
+
 // Weights count as often as they are used.
 TEST(weights_are_broadcast_to_the_losses) {
   const double losses[] = {1, 2, 3, 4, 5, 6};
