@@ -178,3 +178,16 @@ ls_nest ls_slices_map(ls_nest leaf, ls_leaf_function map, void *user) {
     ls_nest_release(mapped[i]);
   return made;
 }
+
+ls_nest ls_slices_note(ls_nest leaf, ls_leaf_function note, void *user) {
+  const slices *s = slices_of(leaf);
+  if (s == NULL) return ls_nest_retain(leaf);
+  const ls_nest parts[NUM_PARTS] = {ls_leaf(s->indices), s->values,
+                                    ls_leaf(s->dense_shape)};
+  const size_t count = s->dense_shape.ref == 0 ? SHAPE : NUM_PARTS;
+  for (size_t i = 0; i < count; ++i) {
+    LS_OWN(ls_nest, noted) = note(parts[i], user);
+    if (ls_nest_is_failed(noted)) return ls_give(&noted);
+  }
+  return ls_nest_retain(leaf);
+}

@@ -95,6 +95,24 @@ TEST(parts_of_kept_values_outlive_their_frame) {
               1);
 }
 
+TEST(slices_of_slices_outlive_their_frame) {
+  expect_ok(ls_frame_begin());
+  const ls_tensor rows = ls_fill(LS_DTYPE_F64, LS_SHAPE(2, 2), 5);
+  const ls_tensor inner = ls_fill(LS_DTYPE_I32, LS_SHAPE(2), 1);
+  const ls_tensor outer = ls_fill(LS_DTYPE_I32, LS_SHAPE(3), 4);
+  const ls_tensor shape = ls_fill(LS_DTYPE_I32, LS_SHAPE(2), 9);
+  LS_OWN(ls_nest, keep) = ls_nest_slices(
+      ls_nest_slices(ls_leaf(rows), inner, (ls_tensor){0}), outer, shape);
+  expect_ok(ls_frame_end(&keep));
+  ls_slices_parts parts;
+  expect_ok(ls_slices_parts_of(keep, &parts));
+  const double indices[] = {4, 4}, sizes[] = {9, 9}, values[] = {5, 5, 5, 5};
+  expect_tensor(parts.indices, indices, 2, 0);
+  expect_tensor(parts.values, values, 4, 0);
+  expect_tensor(parts.dense_shape, sizes, 2, 0);
+  expect_status(ls_frame_end(NULL), LS_FAILED_PRECONDITION, "frame");
+}
+
 TEST(frames_nest_and_pass_kept_values_outward) {
   expect_ok(ls_frame_begin());
   expect_ok(ls_frame_begin());

@@ -82,7 +82,8 @@ static ls_status note_node(survivors *list, const ls_node *node) {
 
 static ls_nest note_survivor(ls_nest leaf, void *user) {
   survivors *list = user;
-  if (leaf.kind == LS_KIND_SLICES) return ls_slices_map(leaf, note_survivor, user);
+  if (leaf.kind == LS_KIND_SLICES)
+    return ls_slices_note(leaf, note_survivor, user);
   if (leaf.kind == LS_KIND_DISTRIBUTED)
     return ls_distributed_map_components(leaf, note_survivor, user);
   if (leaf.kind != LS_KIND_TENSOR || leaf.as.tensor.graph != list->graph)
