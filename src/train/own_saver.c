@@ -161,6 +161,7 @@ static ls_status saver_end(void *state, ls_run_context *context) {
     return ls_ok();
   }
   if (loop->saves.folder == NULL) return ls_ok();
+  if (!loop->is_stopped) LS_RETURN_IF_ERROR(ls_loop_settle(loop));
   if (saving->saved != context->steps) LS_RETURN_IF_ERROR(save_run(loop));
   LS_RETURN_IF_ERROR(ls_saving_wait(saving));
   LS_RETURN_IF_ERROR(drop_former(loop, true));

@@ -7,7 +7,7 @@
 
 # shellcheck source=tests/support/cli.sh
 . "$(dirname "$0")/../support/cli.sh"
-rm -rf run kept changed plain guess made.csv other.csv line cores e.so
+rm -rf run kept changed plain none guess made.csv other.csv line cores e.so
 
 # trains ARGUMENT...
 trains() {
@@ -217,6 +217,15 @@ grep -q "note: chain.jsonl: the last line is incomplete" out.txt ||
   fail "an incomplete line"
 trains --resume kept --steps 180 --save-every-steps 10
 verifies 0 "are the same" kept
+
+# ---- A run without a step ------------------------------------------------------
+trains --model tiny --data made.csv --split 0.2 --steps 0 --attest --run-dir none
+verifies 0 "4 lines of the chain, 1 checkpoint and the metrics are the same" none
+trains --resume none --steps 5
+verifies 0 "and 5 of its 5 steps made again have its bits" none --all
+trains --model tiny --data made.csv --split 0.2 --steps 0 --attest --overwrite \
+  --run-dir none
+verifies 0 "1 checkpoint and the metrics are the same" none
 
 # ---- Others ------------------------------------------------------------------
 # shellcheck disable=SC2086
