@@ -143,6 +143,7 @@ refused 2 "--batch-size is for --stablehlo" \
   export cpu $model --batch-size 8
 "$lockstep" train $model --help >out.txt || fail "an estimator's --help"
 grep -q -- '--iterations-per-loop N|TIME' out.txt || fail "its flags"
+! grep -q '0: save the initial' out.txt || fail "a flag's value it refuses"
 grep -q '^line: the line that divides examples$' out.txt || fail "what it is"
 refused 2 "estimator 1 of '$libraries/greedy.so' sets 'options.params', which" \
   train --model "$libraries/greedy.so"

@@ -92,9 +92,11 @@ static size_t list_options(train_flags *flags, const cli_syntax *syntax,
       {"epochs", CLI_COUNT, &asked->epochs, "N",
        "passes over the training set (default: the model's)"},
       {"steps", CLI_COUNT, &asked->steps, "N",
-       "end after N steps (default: complete epochs); 0: save the initial "
-       "weights, "
-       "without a step"},
+       syntax->subject != NULL || strcmp(syntax->command, "train") != 0
+           ? "end after N steps (default: complete epochs)"
+           : "end after N steps (default: complete epochs); 0: save the "
+             "initial "
+             "weights, without a step"},
       {"stop-early", CLI_TEXT, &asked->stop_early, "METRIC",
        "end once test_loss or test_accuracy (of regression: test_mae) has not "
        "become better for --patience epochs; METRIC:min or METRIC:max says "
