@@ -119,7 +119,8 @@ ls_estimator_last_compile_error(const ls_estimator *estimator);
 // Zeroed: nothing.
 typedef struct ls_training_lines {
   // Writes metrics.jsonl in the folder, as ls_train does: a line with the mean
-  // loss every 100 steps and at the end, and one for each evaluation of
+  // loss of the runs' last steps (with iterations_per_loop "1" of all steps)
+  // every 100 steps and at the end, and one for each evaluation of
   // ls_train_and_evaluate; with `checksum` also lines with a checksum of all
   // variables every so many steps.
   bool metrics;
@@ -140,7 +141,7 @@ typedef struct ls_training_lines {
   // what the chain has as the run's configuration, a JSON object. Default: {}.
   bool attest;
   const char *config;
-  // Also keeps the checkpoint before which the mean loss was lowest.
+  // Also keeps the checkpoint before which this mean loss was lowest.
   bool keep_best_loss;
   // Called after runs, at most every 0.1 s, without epochs: ls_progress_show.
   void (*report)(void *user, const ls_train_report *report);
