@@ -45,7 +45,8 @@ struct ls_task {
 LS_API extern const ls_task ls_task_classification;
 // Classification of pixels, labels [batch, height, width], which may be void.
 // The numbers of an example's other pixels are scaled so that their mean over
-// all pixels is that over the others; those of an example of void ones are 0.
+// all pixels is that over the others; those of an example of void ones are 0,
+// and evaluations do not count it.
 LS_API extern const ls_task ls_task_pixels;
 // Regression: labels are numbers as the outputs; the loss is the squared error,
 // the metric "mae", the mean absolute error. Predicts "value", without its last

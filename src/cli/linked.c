@@ -211,6 +211,21 @@ static ls_tensor weights_of(ls_tensor weights, ls_tensor labels) {
   return ls_reshape(weights, shape);
 }
 
+// Returns weights of examples: those whose labels are all void do not count.
+static ls_tensor weigh_examples(ls_tensor labels, ls_tensor mask) {
+  if (!ls_model_type_task(linked.model)->has_void ||
+      linked.model->num_classes > LS_VOID_LABEL)
+    return mask;
+  const ls_tensor counts = ls_reduce_max(
+      ls_convert(ls_not_equal(labels, ls_scalar_i64(ls_tensor_dtype(labels),
+                                                    LS_VOID_LABEL)),
+                 LS_DTYPE_F32),
+      LS_AXES(1, 2));
+  return ls_tensor_is_failed(mask)
+             ? counts
+             : ls_mul(counts, ls_convert(mask, LS_DTYPE_F32));
+}
+
 // Computes a classifier's accuracy of labels and classes, else the mean of the
 // second values, a score for each example.
 static ls_nest metrics(ls_nest of, void *user) {
@@ -220,7 +235,10 @@ static ls_nest metrics(ls_nest of, void *user) {
           ? ls_metric_accuracy(
                 ls_nest_tensor(of, 0), ls_nest_tensor(of, 1),
                 weights_of(ls_nest_tensor(of, 2), ls_nest_tensor(of, 0)), name)
-          : ls_metric_mean(ls_nest_tensor(of, 1), ls_nest_tensor(of, 2), name);
+          : ls_metric_mean(
+                ls_nest_tensor(of, 1),
+                weigh_examples(ls_nest_tensor(of, 0), ls_nest_tensor(of, 2)),
+                name);
   (void)user;
   return ls_nest_dict("", &name, &value, 1);
 }

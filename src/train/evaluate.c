@@ -24,6 +24,7 @@ struct ls_evaluator {
   // Numbers of pixels of each class in both labels and predictions, then in
   // either; NULL unless labels are of pixels.
   double *overlaps;
+  int64_t counted;  // Examples with a label that is not void.
 };
 
 static int64_t labels_of(const ls_model_type *type) {
@@ -33,6 +34,11 @@ static int64_t labels_of(const ls_model_type *type) {
 static bool has_pixels(const ls_model_type *type) {
   return type->label_shape.rank == 2 &&
          ls_model_type_task(type)->label_dtype == LS_DTYPE_I32;
+}
+
+static bool has_void(const ls_model_type *type) {
+  return has_pixels(type) && ls_model_type_task(type)->has_void &&
+         type->num_classes <= LS_VOID_LABEL;
 }
 
 // ---- Evaluation ------------------------------------------------------------
@@ -53,6 +59,15 @@ static ls_tensor count_overlaps(ls_tensor logits, ls_tensor labels,
   return ls_concatenate(sums, 2, 0);
 }
 
+// Returns the number of examples with a pixel that is not void.
+static ls_tensor count_examples(ls_tensor labels) {
+  const ls_tensor counts = ls_not_equal(
+      labels, ls_scalar_i64(ls_tensor_dtype(labels), LS_VOID_LABEL));
+  return ls_reduce_sum(
+      ls_reduce_max(ls_convert(counts, LS_DTYPE_F32), LS_AXES(1, 2)),
+      LS_ALL_AXES);
+}
+
 // Returns sums over a batch, so that batches of any size can be added up.
 static ls_nest evaluate_batch(ls_nest args, void *user) {
   const ls_model *model = user;
@@ -64,13 +79,14 @@ static ls_nest evaluate_batch(ls_nest args, void *user) {
   ls_nest_release(result);
   const ls_tensor losses = task->losses(outputs, labels);
   const ls_tensor scores = task->scores(outputs, labels);
-  ls_nest sums[3] = {ls_leaf(ls_reduce_sum(losses, LS_ALL_AXES)),
+  ls_nest sums[4] = {ls_leaf(ls_reduce_sum(losses, LS_ALL_AXES)),
                      ls_leaf(ls_reduce_sum(scores, LS_ALL_AXES))};
-  const bool pixels = has_pixels(model->type);
-  if (pixels)
-    sums[2] =
+  size_t count = 2;
+  if (has_pixels(model->type))
+    sums[count++] =
         ls_leaf(count_overlaps(outputs, labels, model->type->num_classes));
-  return ls_nest_sequence(LS_KIND_TUPLE, sums, pixels ? 3 : 2);
+  if (has_void(model->type)) sums[count++] = ls_leaf(count_examples(labels));
+  return ls_nest_sequence(LS_KIND_TUPLE, sums, count);
 }
 
 static ls_status evaluate_fill(ls_evaluator *evaluator, ls_dataset *dataset) {
@@ -149,7 +165,12 @@ static ls_status add_batch(ls_evaluator *evaluator, bool *out_has_batch,
   LS_RETURN_IF_ERROR(ls_function_call(evaluator->function, evaluator->batch,
                                       &evaluator->results));
   const ls_nest results = evaluator->results;
-  sums->examples += ls_train_batch_size(evaluator->batch);
+  const int64_t rows = ls_train_batch_size(evaluator->batch);
+  sums->examples += rows;
+  evaluator->counted +=
+      has_void(evaluator->model->type)
+          ? (int64_t)ls_array_f64(ls_nest_as_array(ls_nest_item(results, 3)), 0)
+          : rows;
   sums->loss += ls_array_f64(ls_nest_as_array(ls_nest_item(results, 0)), 0);
   sums->accuracy += ls_array_f64(ls_nest_as_array(ls_nest_item(results, 1)), 0);
   for (int64_t i = 0; i < evaluator_num_overlaps(evaluator); ++i)
@@ -175,6 +196,7 @@ static ls_status evaluate_add_all(ls_evaluator *evaluator,
                                   const ls_train_stop *stop,
                                   ls_evaluation *sums) {
   LS_RETURN_IF_ERROR(ls_iterator_seek_epoch(evaluator->iterator, 0));
+  evaluator->counted = 0;
   for (int64_t i = 0; i < evaluator_num_overlaps(evaluator); ++i)
     evaluator->overlaps[i] = 0;
   for (bool has_batch = true; has_batch;) {
@@ -200,7 +222,7 @@ ls_status ls_evaluator_run(ls_evaluator *evaluator, const ls_train_stop *stop,
     return status;
   }
   const double labels =
-      (double)sums.examples * (double)labels_of(evaluator->model->type);
+      (double)evaluator->counted * (double)labels_of(evaluator->model->type);
   *out_evaluation = (ls_evaluation){.examples = sums.examples,
                                     .loss = sums.loss / labels,
                                     .accuracy = sums.accuracy / labels,

@@ -82,6 +82,24 @@ TEST(void_pixels_count_for_nothing) {
   assert_true(fabs(found.loss - (right + right + wrong) / 3) < 1e-6);
 }
 
+TEST(images_of_void_pixels_count_in_no_evaluation) {
+  enum { VOID = LS_VOID_LABEL };
+  static const int32_t predicted[IMAGES][2] = {{0, 0}, {1, 0}, {1, 3}};
+  static const int32_t labels[IMAGES][2] = {{VOID, VOID}, {1, 1}, {VOID, VOID}};
+  static const int32_t none[IMAGES][2] = {
+      {VOID, VOID}, {VOID, VOID}, {VOID, VOID}};
+  const ls_shape shape = LS_SHAPE(1, 2);
+  const ls_evaluation found =
+      evaluate(predicted, labels, shape, &ls_task_pixels);
+  const double right = log(exp(1) + 3) - 1, wrong = log(exp(1) + 3);
+  assert_int_equal(found.examples, IMAGES);
+  assert_true(fabs(found.accuracy - 0.5) < 1e-6);
+  assert_true(fabs(found.loss - (right + wrong) / 2) < 1e-6);
+  const ls_evaluation nothing =
+      evaluate(predicted, none, shape, &ls_task_pixels);
+  assert_true(isnan(nothing.accuracy) && isnan(nothing.loss));
+}
+
 static ls_array *copy_of(ls_dtype dtype, ls_shape shape, const void *data) {
   ls_array *array = NULL;
   expect_ok(ls_array_create_copy(dtype, shape, data, &array));
