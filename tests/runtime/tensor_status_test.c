@@ -104,3 +104,19 @@ TEST(zeros_stand_nowhere_but_in_their_variable) {
   for (int64_t i = 0; i < LARGE; ++i)
     assert_true(data[i] == 0);
 }
+
+TEST(every_output_of_a_failed_op_has_its_status) {
+  expect_ok(ls_frame_begin());
+  const ls_op failed = ls_top_k(ls_fill(LS_DTYPE_F32, LS_SHAPE(4, 5), 1), 9);
+  for (unsigned i = 0; i < 2; ++i) {
+    const ls_tensor output = ls_op_output(failed, i);
+    ls_array *value = NULL;
+    double item = 0;
+    expect_status(ls_tensor_status(output), LS_INVALID_ARGUMENT, "top_k");
+    expect_status(ls_tensor_value(output, &value), LS_INVALID_ARGUMENT,
+                  "top_k");
+    assert_null(value);
+    expect_status(ls_tensor_item(output, &item), LS_INVALID_ARGUMENT, "top_k");
+  }
+  expect_ok(ls_frame_end(NULL));
+}

@@ -21,10 +21,11 @@ static ls_status eager_value(const ls_graph *graph, uint64_t ref,
                              ls_array **out_array) {
   ls_node *node = ls_graph_node_of(graph, ref);
   *out_array = NULL;
-  if (node == NULL || ls_ref_output(ref) >= node->num_outputs)
-    return refuse_stale();
+  if (node == NULL) return refuse_stale();
   ls_eager_catch_up(graph, node);
+  // A failed op has one output in place of all that it would have.
   if (node->failure != NULL) return ls_status_clone(node->failure);
+  if (ls_ref_output(ref) >= node->num_outputs) return refuse_stale();
   *out_array = node->values[ls_ref_output(ref)];
   return ls_ok();
 }
