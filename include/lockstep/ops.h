@@ -54,7 +54,8 @@ typedef struct ls_random_options {
   // order.
   ls_tensor example_ids;  // [rows]. Default (zeroed): none.
 } ls_random_options;
-// Floats in [low, high); `options` may be NULL.
+// Floats in [low, high), in which a number of the type must lie; if low = high,
+// that one. `options` may be NULL.
 LS_PLACED ls_tensor ls_random_uniform(ls_dtype dtype, ls_shape shape,
                                       double low, double high,
                                       const ls_random_options *options);

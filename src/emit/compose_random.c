@@ -412,10 +412,13 @@ static ls_emitted draw_floats(ls_emitter *e, const drawing *d, ls_dtype to) {
   if (strcmp(kind, "uniform") == 0) {
     const double low = ls_node_real(node, LS_ATTR_ID_LOW);
     const double high = ls_node_real(node, LS_ATTR_ID_HIGH);
-    const ls_emitted x = placed(e, d, draw_uniform(e, d), high - low, low);
-    return ls_emit_2(
-        e, LS_OP_MINIMUM, x,
-        ls_emit_number(e, x, ls_random_largest_below(to, low, high)));
+    const ls_random_range range = ls_random_range_of(to, low, high);
+    ls_emitted x = placed(e, d, draw_uniform(e, d), range.factor, range.offset);
+    if (range.scale != 1) x = scaled(e, x, range.scale);
+    x = ls_emit_2(e, LS_OP_MINIMUM, x, ls_emit_number(e, x, range.most));
+    return range.least > low ? ls_emit_2(e, LS_OP_MAXIMUM, x,
+                                         ls_emit_number(e, x, range.least))
+                             : x;
   }
   ls_emitted x = normals(e, d, draw_blocks(e, d, 0));
   if (strcmp(kind, "normal") != 0) x = truncated(e, d, x);

@@ -59,13 +59,30 @@ static float half_below(ls_dtype dtype, float x, double high) {
   return is_f16 ? ls_f16_to_f32(bits) : ls_bf16_to_f32(bits);
 }
 
-double ls_random_largest_below(ls_dtype dtype, double low, double high) {
-  double below = nextafter(high, -(double)INFINITY);
-  if (dtype != LS_DTYPE_F64) {
-    float f = (float)high;
-    if ((double)f >= high) f = nextafterf(f, -INFINITY);
-    if (dtype != LS_DTYPE_F32) f = half_below(dtype, f, high);
-    below = (double)f;
-  }
-  return below < low ? low : below;
+// Returns the largest number of the type below `high`.
+static double largest_below(ls_dtype dtype, double high) {
+  if (dtype == LS_DTYPE_F64) return nextafter(high, -(double)INFINITY);
+  float f = (float)high;
+  if ((double)f >= high) f = nextafterf(f, -INFINITY);
+  return (double)(dtype == LS_DTYPE_F32 ? f : half_below(dtype, f, high));
+}
+
+ls_random_range ls_random_range_of(ls_dtype dtype, double low, double high) {
+  ls_random_range range = {.factor = high - low,
+                           .offset = low,
+                           .scale = 1,
+                           .least = -(double)INFINITY,
+                           .most = largest_below(dtype, high)};
+  if (range.most < low) range.most = low;
+  if (!(low < high)) return range;
+  // The smallest number from `low` on is the largest up to -low, negated.
+  const double least = -largest_below(dtype, nextafter(-low, (double)INFINITY));
+  if (least > low) range.least = least;
+  const bool overflows =
+      dtype == LS_DTYPE_F64 ? isinf(range.factor) : isinf((float)range.factor);
+  if (!overflows) return range;
+  range.factor = high / 2 - low / 2;
+  range.offset = low / 2;
+  range.scale = 2;
+  return range;
 }

@@ -90,9 +90,16 @@ static inline double ls_random_uniform_f64(uint32_t high, uint32_t low) {
   return (double)upper * 0x1p-27 + (double)lower * 0x1p-53;
 }
 
-// Returns the largest number of the type below `high`, which rounding must not
-// reach; `low` if there is none above that.
-double ls_random_largest_below(ls_dtype dtype, double low, double high);
+// Arithmetic of a number in [low, high) from a u in [0, 1): (u factor + offset)
+// scale, clamped to [least, most], the type's smallest and largest number in
+// the range, which rounding must not leave. The scale is 1, or 2 if high - low
+// overflows. `least` is -infinity if `low` is a number of the type, below which
+// nothing is rounded; `most` is `low` if there is no number above that.
+typedef struct ls_random_range {
+  double factor, offset, scale;
+  double least, most;
+} ls_random_range;
+ls_random_range ls_random_range_of(ls_dtype dtype, double low, double high);
 
 // Makes four standard normals of one block, by Box and Muller from the pairs
 // (0, 1) and (2, 3): sqrt(-2 ln u) times cos and sin of a turn. |x| <= 6.67.

@@ -3,8 +3,10 @@
 // Shape rules of sources, elementwise ops and variables.
 #include "graph/infer/infer.h"
 
+#include <float.h>
 #include <string.h>
 
+#include "base/values/random.h"
 #include "lockstep/shape_rules.h"
 
 // ---- Sources ---------------------------------------------------------------
@@ -61,11 +63,33 @@ ls_status infer_iota(ls_infer *infer) {
   return ls_shape_check(infer->out[0].shape);
 }
 
+static double infer_real(const ls_infer *infer, ls_attr_id id) {
+  const ls_attr *attr = ls_infer_attr(infer, id);
+  return attr != NULL ? attr->as.f : ls_attr_table[id].otherwise.f;
+}
+
+// Checks that [low, high) has ends that the type can reach, and a number.
+static ls_status check_range(const ls_infer *infer, ls_dtype dtype) {
+  const double low = infer_real(infer, LS_ATTR_ID_LOW);
+  const double high = infer_real(infer, LS_ATTR_ID_HIGH);
+  if (!(low < high)) return ls_ok();  // All draws are `low`.
+  const double limit = dtype == LS_DTYPE_F64 ? DBL_MAX : (double)FLT_MAX;
+  if (low < -limit || high > limit)
+    return ls_invalid_argument("%s of %s in [%g, %g): the ends must be from "
+                               "%g to %g",
+                               infer->op_name, ls_dtype_name(dtype), low, high,
+                               -limit, limit);
+  if (ls_random_range_of(dtype, low, high).least < high) return ls_ok();
+  return ls_invalid_argument("%s: no number of %s lies in [%.17g, %.17g)",
+                             infer->op_name, ls_dtype_name(dtype), low, high);
+}
+
 ls_status infer_random(ls_infer *infer) {
   infer->out[0].dtype = ls_infer_dtype(infer);
   if (!ls_dtype_is_float(infer->out[0].dtype))
     return ls_invalid_argument("%s returns floats, got %s", infer->op_name,
                                ls_dtype_name(infer->out[0].dtype));
+  LS_RETURN_IF_ERROR(check_range(infer, infer->out[0].dtype));
   LS_RETURN_IF_ERROR(ls_infer_sizes(infer, &infer->out[0].shape));
   return ls_shape_check(infer->out[0].shape);
 }

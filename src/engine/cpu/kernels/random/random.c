@@ -23,8 +23,7 @@ typedef struct random_params {
   random_kind kind;
   ls_dtype dtype;
   const ls_cpu_kernels *kernels;
-  double offset, factor;  // The result is number * factor + offset.
-  double cap;             // Uniform: the largest result.
+  ls_random_range range;  // For normals: deviation, mean, no limits.
 } random_params;
 
 // Blocks drawn at a time, so that they are computed in vectors.
@@ -81,12 +80,30 @@ static void draw_again_f64(const ls_random_source *source, int64_t block,
     x[k] = clamp_normal(x[k]);
 }
 
+// Returns true if numbers are scaled or clamped from below.
+static bool has_edges(const ls_random_range *range) {
+  return range->scale != 1 || range->least > -(double)INFINITY;
+}
+
+#define KEEP_EDGE(name, T)                                                     \
+  static void name(const ls_random_range *range, T *x, int64_t count) {        \
+    const T scale = (T)range->scale, least = (T)range->least;                  \
+    for (int64_t i = 0; i < count; ++i) {                                      \
+      const T y = x[i] * scale;                                                \
+      x[i] = y < least ? least : y;                                            \
+    }                                                                          \
+  }
+KEEP_EDGE(keep_edge_f32, float)
+KEEP_EDGE(keep_edge_f64, double)
+
 // Draws elements [at, at + count); `at` is a multiple of the elements of a
 // group of blocks.
 static void draw_f32(const random_params *self, const ls_random_source *source,
                      float *out, int64_t at, int64_t count) {
-  const float offset = (float)self->offset, factor = (float)self->factor;
-  const float cap = (float)self->cap;
+  const ls_random_range *range = &self->range;
+  const bool is_edged = has_edges(range);
+  const float factor = (float)range->factor, offset = (float)range->offset;
+  const float most = (float)(range->most / range->scale);
   for (int64_t i = 0; i < count; i += WORDS) {
     uint32_t bits[WORDS];
     float numbers[WORDS];
@@ -102,13 +119,18 @@ static void draw_f32(const random_params *self, const ls_random_source *source,
     const int64_t left = ls_min_i64(WORDS, count - i);
     for (int64_t k = 0; k < left; ++k) {
       const float x = numbers[k] * factor + offset;
-      out[i + k] = x > cap ? cap : x;
+      out[i + k] = x > most ? most : x;
     }
+    if (is_edged) keep_edge_f32(range, out + i, left);
   }
 }
 
 static void draw_f64(const random_params *self, const ls_random_source *source,
                      double *out, int64_t at, int64_t count) {
+  const ls_random_range *range = &self->range;
+  const bool is_edged = has_edges(range);
+  const double factor = range->factor, offset = range->offset;
+  const double most = range->most / range->scale;
   for (int64_t i = 0; i < count; i += WORDS / 2) {
     uint32_t bits[WORDS];
     double numbers[WORDS / 2];
@@ -123,9 +145,10 @@ static void draw_f64(const random_params *self, const ls_random_source *source,
         draw_again_f64(source, (at + i + k) / 2, numbers + k);
     const int64_t left = ls_min_i64(WORDS / 2, count - i);
     for (int64_t k = 0; k < left; ++k) {
-      const double x = numbers[k] * self->factor + self->offset;
-      out[i + k] = x > self->cap ? self->cap : x;
+      const double x = numbers[k] * factor + offset;
+      out[i + k] = x > most ? most : x;
     }
+    if (is_edged) keep_edge_f64(range, out + i, left);
   }
 }
 
@@ -223,15 +246,15 @@ ls_status kernel_random(ls_kernel_plan *plan) {
       .kernels = plan->kernels,
   };
   if (kind == NORMAL || kind == TRUNCATED) {
-    self->offset = ls_node_real(node, LS_ATTR_ID_MEAN);
-    self->factor = ls_node_real(node, LS_ATTR_ID_DEVIATION);
-    self->cap = (double)INFINITY;
+    self->range =
+        (ls_random_range){.factor = ls_node_real(node, LS_ATTR_ID_DEVIATION),
+                          .offset = ls_node_real(node, LS_ATTR_ID_MEAN),
+                          .scale = 1,
+                          .least = -(double)INFINITY,
+                          .most = (double)INFINITY};
   } else if (kind == UNIFORM) {
-    const double low = ls_node_real(node, LS_ATTR_ID_LOW);
-    const double high = ls_node_real(node, LS_ATTR_ID_HIGH);
-    self->offset = low;
-    self->factor = high - low;
-    self->cap = ls_random_largest_below(dtype, low, high);
+    self->range = ls_random_range_of(dtype, ls_node_real(node, LS_ATTR_ID_LOW),
+                                     ls_node_real(node, LS_ATTR_ID_HIGH));
   }
   plan->loop = random_loop;
   plan->params = self;
