@@ -166,6 +166,24 @@ TEST(concatenate_joins_any_number_of_values) {
   }
 }
 
+TEST(concatenate_joins_values_in_long_rows) {
+  loop_random random = {loop_random_seed()};
+  for (int64_t rows = 1; rows < 4; ++rows) {
+    loop_case c = {.op = LS_OP_CONCATENATE};
+    loop_case_attr(&c, LS_ATTR_I("axis", 1));
+    int64_t sum = 0;
+    for (int i = 0; i < LOOP_CASE_OPERANDS; ++i) {
+      const int64_t size =
+          i % 3 == 1 ? 0 : loop_random_between(&random, 1, 9000);
+      loop_case_add(&c, (ls_type){LS_DTYPE_F32, LS_SHAPE(rows, size)}, 0, 99,
+                    &random);
+      sum += size;
+    }
+    c.out = (ls_type){LS_DTYPE_F32, LS_SHAPE(rows, sum)};
+    loop_case_agrees(&c, 0);
+  }
+}
+
 // ---- Lookups ---------------------------------------------------------------
 // The shape of x with the axis replaced by the dimensions of the indices.
 static ls_shape gathered(ls_shape x, ls_shape indices, int32_t axis) {

@@ -83,22 +83,40 @@ ls_status kernel_pad(ls_kernel_plan *plan) {
 // ---- Concatenate -----------------------------------------------------------
 // A row of the result is a row of each operand, one after the other.
 typedef struct concatenate_params {
-  int64_t count;
+  int64_t count, row;
   size_t num_parts;
   const int64_t *begins;  // Start of each operand in a row.
   const ls_placement *parts;
 } concatenate_params;
 
+// Returns the last operand that begins at or before a column.
+static size_t find_part(const concatenate_params *self, int64_t column) {
+  size_t low = 0, high = self->num_parts;
+  while (high - low > 1) {
+    const size_t middle = low + (high - low) / 2;
+    if (self->begins[middle] <= column)
+      low = middle;
+    else
+      high = middle;
+  }
+  return low;
+}
+
 static void concatenate_loop(const ls_kernel_call *call, int64_t begin_block,
                              int64_t end_block) {
   const concatenate_params *self = call->params;
   const int64_t end = ls_min_i64(end_block * LS_BLOCK, self->count);
-  for (int64_t at = begin_block * LS_BLOCK; at < end; at += LS_BLOCK)
-    for (size_t i = 0; i < self->num_parts; ++i)
+  for (int64_t at = begin_block * LS_BLOCK; at < end; at += LS_BLOCK) {
+    const int64_t stop = ls_min_i64(at + LS_BLOCK, end);
+    // In one row, only the operands from the first column to the last count.
+    const int64_t column = at % self->row, last = column + (stop - at);
+    const bool is_in_row = last <= self->row;
+    for (size_t i = is_in_row ? find_part(self, column) : 0;
+         i < self->num_parts && (!is_in_row || self->begins[i] < last); ++i)
       ls_place(&self->parts[i],
                (char *)call->out[0] + (size_t)at * self->parts[i].element,
-               call->in[i], at - self->begins[i],
-               ls_min_i64(at + LS_BLOCK, end) - self->begins[i]);
+               call->in[i], at - self->begins[i], stop - self->begins[i]);
+  }
 }
 
 ls_status kernel_concatenate(ls_kernel_plan *plan) {
@@ -110,6 +128,7 @@ ls_status kernel_concatenate(ls_kernel_plan *plan) {
   const int32_t axis = (int32_t)ls_node_int(plan->node, LS_ATTR_ID_AXIS);
   const int64_t inner = ls_step_of(type.shape, axis);
   const int64_t row = type.shape.dim[axis] * inner;
+  self->row = row;
   self->count = ls_shape_num_elements(type.shape);
   int64_t begin = 0;
   for (size_t i = 0; i < plan->num_in; ++i) {
