@@ -161,6 +161,7 @@ typedef enum ls_run_state {
 // Plan and cost figures of an executable, for listings and for the runtime.
 typedef struct ls_plan_facts {
   size_t shared_bytes, frame_bytes, scratch_bytes, constant_bytes;
+  size_t table_bytes;  // Instructions, and parameters of kernels.
   size_t num_instructions;
   // True if a run updates variables in place and may fail after it has updated
   // some of them: new values should go to separate buffers.

@@ -10,6 +10,7 @@
 #include "engine/cpu/passes/passes.h"
 #include "engine/cpu/run/buffer.h"
 #include "engine/cpu/run/host_call.h"
+#include "engine/cpu/run/instance.h"
 #include "graph/text/text.h"
 #include "lockstep/device.h"
 #include "lockstep/runs.h"
@@ -74,7 +75,9 @@ static ls_plan_facts get_facts(const ls_executable *executable) {
   }
   figures->temporary_bytes =
       (int64_t)(facts.shared_bytes + facts.frame_bytes * executable->num_lanes +
-                (facts.scratch_bytes + executable->kernel_scratch) * threads);
+                facts.scratch_bytes * threads +
+                ls_cpu_kernels_scratch(executable));
+  facts.table_bytes = executable->arena.bytes;
   figures->code_bytes = (int64_t)facts.constant_bytes;
   return facts;
 }

@@ -20,7 +20,6 @@
 #include "engine/cpu/compile/batching.h"
 
 #include "engine/cpu/kernels/batched.h"
-#include "engine/cpu/run/team.h"
 
 // ---- Copies ----------------------------------------------------------------
 void ls_cpu_emit_extra(ls_cpu_compiler *compiler, const ls_cpu_extra *e) {

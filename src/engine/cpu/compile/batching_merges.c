@@ -215,7 +215,7 @@ static void emit_product_rows(ls_cpu_classes *self, uint32_t m,
                                               .num_in = 2 * products.num_parts,
                                               .out = &result,
                                               .num_out = 1});
-  ls_cpu_need_scratch(compiler, plan.scratch);
+  ls_cpu_need_scratch(compiler, plan.scratch, plan.blocks);
   compiler->out->facts.figures.flops += plan.flops * compiler->trips;
   compiler->out->facts.figures.bytes_accessed +=
       (double)bytes * compiler->trips;
@@ -302,7 +302,7 @@ static void emit_tree(ls_cpu_classes *self, uint32_t m,
   for (uint32_t r = 0; r < tree->replicas; ++r)
     there[r + 1] = there[r] + (from.parts[r].operand != LS_CPU_NO_PART);
   tree->there = there;
-  ls_cpu_need_scratch(compiler, ls_cpu_tree_scratch(tree));
+  ls_cpu_need_scratch(compiler, ls_cpu_tree_scratch(tree), LS_CPU_MANY_BLOCKS);
   ls_cpu_emit_extra(compiler,
                     &(ls_cpu_extra){.node = merge,
                                     .loop = ls_cpu_tree_loop,
@@ -346,7 +346,7 @@ uint32_t ls_cpu_merge_steps(ls_cpu_classes *self, uint32_t m,
                                .replicas = replicas,
                                .parts = from.parts,
                                .strides = strides};
-  ls_cpu_need_scratch(compiler, steps->scratch);
+  ls_cpu_need_scratch(compiler, steps->scratch, LS_CPU_MANY_BLOCKS);
   const uint32_t stack =
       ls_cpu_new_shared(compiler, steps->stride * ls_cpu_merge_depth(replicas));
   const uint32_t outputs[] = {

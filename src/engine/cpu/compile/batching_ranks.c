@@ -102,7 +102,7 @@ static ls_status send_sums(ls_cpu_classes *self) {
   LS_RETURN_IF_ERROR(ls_cpu_sums_make(compiler->out, compiler->kernels,
                                       compiler->share.replicas, summed, count,
                                       &sums));
-  ls_cpu_need_scratch(compiler, sums->scratch);
+  ls_cpu_need_scratch(compiler, sums->scratch, LS_CPU_MANY_BLOCKS);
   sums->number = compiler->out->num_slots++;
   const uint32_t *operands = list_operands(self, sums);
   if (operands == NULL) return ls_out_of_memory();
@@ -263,7 +263,7 @@ void ls_cpu_merge_on_ranks(ls_cpu_classes *self, uint32_t m, uint32_t result) {
     ls_cpu_fail_at(compiler, first->graph, merge, status);
     return;
   }
-  ls_cpu_need_scratch(compiler, steps->scratch);
+  ls_cpu_need_scratch(compiler, steps->scratch, LS_CPU_MANY_BLOCKS);
   send_operands(self, m);
   if (steps->offsets != NULL)
     emit_gather(self, m, steps, result);

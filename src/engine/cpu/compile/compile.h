@@ -14,6 +14,7 @@
 #define LS_ENGINE_CPU_COMPILE_COMPILE_H_
 
 #include "engine/cpu/run/executable.h"
+#include "engine/cpu/run/team.h"
 
 enum { LS_CPU_NONE = UINT32_MAX };
 
@@ -172,10 +173,8 @@ static inline ls_cpu_instruction *ls_cpu_at(ls_cpu_compiler *self,
   return &self->instructions[position];
 }
 
-// Raises the kernels' scratch to at least `bytes`.
-static inline void ls_cpu_need_scratch(ls_cpu_compiler *self, size_t bytes) {
-  if (bytes > self->out->kernel_scratch) self->out->kernel_scratch = bytes;
-}
+// Makes room for the scratch of a kernel of so many blocks.
+void ls_cpu_need_scratch(ls_cpu_compiler *self, size_t bytes, int64_t blocks);
 
 // Makes a storage: planned memory of the current stream, or a base.
 uint32_t ls_cpu_new_storage(ls_cpu_compiler *self, size_t size);

@@ -203,12 +203,11 @@ static void print_memory(const ls_instance *self, ls_text *text) {
       "memory, MB: variables %.3f, constants %.3f, shared values of a step "
       "%.3f,\n"
       "  values of a lane across waits %.3f x %d, between waits %.3f x %d, "
-      "kernels %.3f x %d\n",
+      "kernels %.3f\n",
       (double)variables * 1e-6, (double)facts->constant_bytes * 1e-6,
       (double)facts->shared_bytes * 1e-6, (double)facts->frame_bytes * 1e-6,
       (int)executable->num_lanes, (double)facts->scratch_bytes * 1e-6,
-      self->num_workers, (double)executable->kernel_scratch * 1e-6,
-      self->team.threads);
+      self->num_workers, (double)self->team.size * 1e-6);
 }
 
 static void print_groups(const ls_instance *self, const rates *machine,

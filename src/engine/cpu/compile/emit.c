@@ -6,7 +6,6 @@
 #include "engine/cpu/compile/compile.h"
 
 #include "engine/cpu/kernels/batched.h"
-#include "engine/cpu/run/team.h"
 #include "lockstep/runtime_settings.h"
 
 static void emit_constant(ls_cpu_compiler *self, ls_cpu_scope *scope,
@@ -196,6 +195,14 @@ static void emit_labels(ls_cpu_compiler *self, const ls_cpu_scope *scope,
   if (!ls_cpu_failed(self)) ls_cpu_at(self, position)->params = params;
 }
 
+void ls_cpu_need_scratch(ls_cpu_compiler *self, size_t bytes, int64_t blocks) {
+  ls_executable *out = self->out;
+  if (bytes > out->kernel_scratch) out->kernel_scratch = bytes;
+  const size_t all = ls_cpu_team_size(ls_runtime_threads(out->backend->runtime),
+                                      bytes, blocks);
+  if (all > out->team_scratch) out->team_scratch = all;
+}
+
 ls_status ls_cpu_prepare_use(ls_cpu_compiler *self, const ls_graph *graph,
                              const ls_node *node, const ls_type *in,
                              const ls_type *out, ls_cpu_use *use) {
@@ -233,7 +240,9 @@ void ls_cpu_emit_use(ls_cpu_compiler *self, ls_cpu_scope *scope,
     emit_step(self, scope, use, &first);
   }
   emit_step(self, scope, use, &step);
-  ls_cpu_need_scratch(self, plan->scratch);
+  const int64_t blocks =
+      plan->first_blocks > plan->blocks ? plan->first_blocks : plan->blocks;
+  ls_cpu_need_scratch(self, plan->scratch, blocks * use->lanes);
   self->out->facts.figures.flops +=
       plan->flops * (double)use->lanes * self->trips;
 }

@@ -13,7 +13,6 @@
 // such as those that compute a learning rate, are moved before the group.
 #include "engine/cpu/compile/compile.h"
 #include "engine/cpu/kernels/element/chain.h"
-#include "engine/cpu/run/team.h"
 
 // Limits: instructions moved before a group, and bytes that each of them may
 // touch; and bytes of the shortest rows of views: shorter ones are copied into
@@ -375,7 +374,7 @@ static void emit_fused(ls_cpu_compiler *self, const group *g, const slots *s,
   self->origins[position].note.kind = "fused";
   for (uint32_t i = 0; i + 1 < g->num_steps; ++i)
     self->instructions[g->steps[i]].code = LS_CPU_NOTHING;
-  ls_cpu_need_scratch(self, ls_fused_scratch(fused));
+  ls_cpu_need_scratch(self, ls_fused_scratch(fused), at->size);
 }
 
 // Returns the group with its moves first, so that they do not cut chains: as

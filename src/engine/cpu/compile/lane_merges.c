@@ -18,7 +18,7 @@ static ls_status exchange_sums(ls_cpu_compiler *self, const ls_node *node,
                        1, &sums));
   sums->number = number;
   merge->sums = sums;
-  ls_cpu_need_scratch(self, sums->scratch);
+  ls_cpu_need_scratch(self, sums->scratch, LS_CPU_MANY_BLOCKS);
   if (self->received == LS_CPU_NONE)
     self->received = ls_cpu_new_shared(self, 0);
   if (ls_cpu_failed(self)) return ls_ok();
@@ -43,7 +43,7 @@ ls_cpu_lane_merge ls_cpu_make_lane_merge(ls_cpu_compiler *self,
     ls_cpu_fail_at(self, graph, node, status);
     return made;
   }
-  ls_cpu_need_scratch(self, made.merge->scratch);
+  ls_cpu_need_scratch(self, made.merge->scratch, LS_CPU_MANY_BLOCKS);
   // The sizes depend on the parts, which are chosen last.
   made.partials = ls_cpu_new_shared(self, 0);
   made.result = ls_cpu_new_shared(self, ls_cpu_type_size(type));
@@ -141,7 +141,7 @@ static void emit_equal(ls_cpu_compiler *self, ls_cpu_scope *scope,
     ls_cpu_fail_at(self, scope->graph, node, status);
     return;
   }
-  ls_cpu_need_scratch(self, merge->scratch);
+  ls_cpu_need_scratch(self, merge->scratch, LS_CPU_MANY_BLOCKS);
   const uint32_t result =
       ls_cpu_new_storage(self, ls_cpu_type_size(node->outputs[0]));
   const uint32_t power = ls_cpu_new_storage(self, merge->bytes);

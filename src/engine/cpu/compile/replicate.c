@@ -21,7 +21,6 @@
 #include "engine/cpu/compile/compile.h"
 #include "engine/cpu/compile/region.h"
 #include "engine/cpu/run/ranks.h"
-#include "engine/cpu/run/team.h"
 #include "lockstep/runtime_settings.h"
 
 // ---- Parts ------------------------------------------------------------------

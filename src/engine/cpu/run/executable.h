@@ -298,7 +298,8 @@ struct ls_executable {
   ls_cpu_host_room lanes_room;  // Room for any call of a lane.
   bool host_has_strings;        // True if some call takes or returns strings.
   bool lanes_count_steps;
-  size_t kernel_scratch;
+  size_t kernel_scratch;  // Most that one kernel needs.
+  size_t team_scratch;    // For all threads that share a kernel's blocks.
   ls_plan_facts facts;
 };
 

@@ -69,11 +69,19 @@ static ls_status make_parts(ls_instance *self) {
   return ls_ok();
 }
 
+static int num_threads(const ls_executable *executable) {
+  return ls_runtime_threads(executable->backend->runtime);
+}
+
+// Returns the number of workers, which run parts of the lanes.
+static int num_workers(const ls_executable *executable) {
+  return executable->num_parts > 1 ? num_threads(executable) : 1;
+}
+
 static ls_status make_workers(ls_instance *self) {
   const ls_executable *executable = self->executable;
   ls_allocator *allocator = self->allocator;
-  const int threads = ls_runtime_threads(executable->backend->runtime);
-  const int count = executable->num_parts > 1 ? threads : 1;
+  const int count = num_workers(executable);
   self->workers = ls_new_array(allocator, ls_cpu_worker, (size_t)count);
   if (self->workers == NULL) return ls_out_of_memory();
   self->num_workers = count;
@@ -125,28 +133,38 @@ static ls_status make_memory(ls_instance *self, size_t count, size_t size,
                    bytes);
 }
 
-// Sets up the thread team: the runtime's workers, each with scratch of its own.
+size_t ls_cpu_kernels_scratch(const ls_executable *executable) {
+  const size_t alone =
+      num_workers(executable) == 1
+          ? 0
+          : ls_cpu_team_size(num_threads(executable),
+                             executable->kernel_scratch, LS_CPU_MANY_BLOCKS);
+  return alone > executable->team_scratch ? alone : executable->team_scratch;
+}
+
+// Sets up the thread team: the runtime's workers, and their scratch.
 static ls_status make_team(ls_instance *self) {
   ls_runtime *runtime = self->executable->backend->runtime;
   ls_cpu_team *team = &self->team;
-  team->threads = ls_runtime_threads(runtime);
+  team->threads = num_threads(self->executable);
   if (team->threads > 1)
     LS_RETURN_IF_ERROR(ls_runtime_workers(runtime, &team->workers));
-  // Adds more than a page, so that no two threads share a line or alias.
-  team->stride = (self->executable->kernel_scratch + 63) / 64 * 64;
-  if (team->threads > 1) team->stride += 4096 + 192;
-  return make_memory(self, (size_t)team->threads, team->stride, &team->scratch);
+  team->size = ls_cpu_kernels_scratch(self->executable);
+  return make_memory(self, 1, team->size, &team->scratch);
 }
 
 // Gives a worker its scratch and its fixed bases.
 static ls_status equip_worker(ls_instance *self, int index) {
   ls_cpu_worker *worker = &self->workers[index];
+  const size_t size = self->team.size / (size_t)self->num_workers /
+                      LS_CACHE_LINE * LS_CACHE_LINE;
   LS_RETURN_IF_ERROR(make_memory(self, 1, self->executable->facts.scratch_bytes,
                                  &worker->scratch));
   worker->team = &self->team;
   worker->alone = (ls_cpu_team){
       .threads = 1,
-      .scratch = self->team.scratch + (size_t)index * self->team.stride,
+      .scratch = self->team.scratch + (size_t)index * size,
+      .size = size,
   };
   worker->bases[LS_CPU_BASE_CONSTANTS] = self->executable->constants;
   worker->bases[LS_CPU_BASE_SHARED] = self->shared;

@@ -191,6 +191,8 @@ ls_status ls_cpu_bind(ls_executable *executable, ls_buffer *const *buffers,
 void ls_cpu_rebind(ls_instance *instance, ls_buffer *const *buffers);
 void ls_cpu_destroy_instance(ls_instance *instance);
 LS_OWNED_POINTER(ls_instance, ls_cpu_destroy_instance)
+// Returns the bytes of an instance's scratch for kernels.
+size_t ls_cpu_kernels_scratch(const ls_executable *executable);
 // Allocates memory for outputs that a run does not want, at the first such run.
 ls_status ls_cpu_make_spares(ls_instance *self);
 ls_status ls_cpu_start(ls_instance *instance, const ls_run_args *args);

@@ -16,9 +16,15 @@
 struct ls_cpu_team {
   ls_workers *workers;  // The runtime's workers; NULL: the caller alone.
   int threads;
-  char *scratch;  // `stride` bytes per thread.
-  size_t stride;
+  char *scratch;
+  size_t size;  // Bytes of scratch.
 };
+
+// For the scratch of loops whose number of blocks varies.
+#define LS_CPU_MANY_BLOCKS INT64_MAX
+// Returns the bytes of scratch that a team needs for blocks that use `bytes`
+// each: as much for each thread that can have a block.
+size_t ls_cpu_team_size(int threads, size_t bytes, int64_t blocks);
 
 // Runs all blocks. Sets `call->scratch`.
 void ls_cpu_team_run(const ls_cpu_team *team, ls_kernel_loop loop,

@@ -300,7 +300,7 @@ static void top_loop(const ls_kernel_call *call, int64_t begin_block,
     const char *row =
         (const char *)call->in[0] + (size_t)(i * self->size) * self->element;
     workspace work = workspace_of(call->scratch, self->most);
-    if (self->k <= FEW) {
+    if (self->k <= FEW && self->most > self->size) {
       self->keys(work.keys, row, 1, self->size, self->flip);
       select_few(work.keys, self->size, self->k);
     } else {
@@ -334,7 +334,7 @@ ls_status kernel_top_k(ls_kernel_plan *plan) {
   self->element = ls_dtype_size(type.dtype);
   self->digits = (int)self->element;
   const int64_t most = 2 * self->k + DIGITS;
-  self->most = self->k > FEW && size > 2 * most ? most : size + 1;
+  self->most = size > 2 * most ? most : size + 1;
   plan->scratch = workspace_size(self->most);
   return ls_kernel_runs(plan, top_loop, self,
                         ls_blocks_of(self->rows, self->rows_per_block));
