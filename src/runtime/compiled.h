@@ -26,6 +26,8 @@ struct ls_compiled {
   ls_program *program;
   ls_executable *executable;
   int64_t compile_nanos;
+  // Bytes of the program, and of an instance beside its arguments and results.
+  size_t program_bytes, instance_bytes;
   char *key;  // Key in the program cache, which owns no programs.
   size_t key_size;
   bool distributed;   // Uses a distributed variable or its component.

@@ -197,6 +197,10 @@ static ls_status compile(ls_backend *backend, ls_program *program,
   LS_RETURN_IF_ERROR(make_executable(compiled));
   compiled->compile_nanos = ls_runtime_now(backend->runtime) - began;
   LS_RETURN_IF_ERROR(check_launches(compiled));
+  const ls_plan_facts facts = backend->vtable->facts(compiled->executable);
+  compiled->program_bytes =
+      program->body->arena.bytes + facts.table_bytes + facts.constant_bytes;
+  compiled->instance_bytes = (size_t)facts.figures.temporary_bytes;
   return ls_hand_over(&compiled, out_compiled);
 }
 
@@ -308,6 +312,7 @@ void ls_runtime_state_drop_ops(ls_runtime_state *state) {
   for (size_t at = 0; ls_map_next(&state->eager_ops, &at, &item);)
     ls_compiled_release(item.value);
   ls_map_clear(&state->eager_ops);
+  state->eager_bytes = 0;
 }
 
 static ls_status destroy_state(void *pointer) {

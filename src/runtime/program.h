@@ -55,6 +55,11 @@ ls_status ls_compiled_measure(ls_compiled *compiled, ls_store *store, bool on);
 // ls_text_release.
 ls_status ls_compiled_print_cost(ls_compiled *compiled, ls_store *store,
                                  char **out_text);
+// Returns the bytes that the program and an idle instance hold.
+size_t ls_compiled_bytes(const ls_compiled *compiled);
+// Drops the idle instance of a program that a run has just used, unless it is
+// small: few bytes are kept for the next run.
+void ls_compiled_drop_large(ls_compiled *compiled, const ls_store *store);
 // Drops the instances on a store that will be destroyed.
 void ls_compiled_forget_store(ls_compiled *compiled, const ls_store *store);
 
@@ -67,6 +72,7 @@ typedef struct ls_runtime_state {
   ls_store *store;                // Values of eager variables.
   ls_map programs;                // Structure -> ls_compiled, not owned.
   ls_map eager_ops;               // Key of an eager op -> ls_compiled.
+  size_t eager_bytes;             // Bytes that those hold.
   ls_map eager_graphs;            // Number of a thread -> its eager graph.
   ls_graph *idle_graphs;          // Empty graphs of threads that have ended.
   size_t num_leaving;             // Number of graphs being emptied.

@@ -424,3 +424,15 @@ void ls_compiled_forget_store(ls_compiled *compiled, const ls_store *store) {
   while ((b = take_idle(compiled, ls_store_id(store))) != NULL)
     ls_compiled_drop_bound(compiled, b);
 }
+
+enum { KEPT_BYTES = 1 << 20 };
+
+size_t ls_compiled_bytes(const ls_compiled *compiled) {
+  const size_t kept = compiled->instance_bytes;
+  return compiled->program_bytes + (kept > KEPT_BYTES ? 0 : kept);
+}
+
+void ls_compiled_drop_large(ls_compiled *compiled, const ls_store *store) {
+  if (compiled->instance_bytes > KEPT_BYTES)
+    ls_compiled_forget_store(compiled, store);
+}

@@ -150,6 +150,49 @@ TEST(ten_thousand_ops_in_frames_do_not_grow_memory) {
   assert_true(item(total) == 0);
 }
 
+// Permutes so many numbers in an op of its own; returns the bytes held then.
+static uint64_t bytes_after_permutation(const counted *memory, int64_t count) {
+  expect_ok(ls_frame_begin());
+  expect_ok(ls_tensor_status(
+      ls_neg(ls_random_permutation(LS_DTYPE_I32, count, NULL))));
+  expect_ok(ls_frame_end(NULL));
+  return counted_now(memory).live_bytes;
+}
+
+TEST(ops_of_many_lengths_keep_no_large_scratch) {
+  LS_OWN(counted, memory) = counted_begin(1);
+  const uint64_t before = bytes_after_permutation(&memory, 100000);
+  for (int i = 1; i < 20; ++i)  // Of 1.6 MB each.
+    assert_true(bytes_after_permutation(&memory, 100000 + i) <
+                before + (4 << 20));
+}
+
+TEST(ops_of_many_lengths_keep_some_small_scratch_in_all) {
+  LS_OWN(counted, memory) = counted_begin(1);
+  // Each keeps 0.8 MB, and again nothing is allocated when it runs.
+  for (int i = 0; i < 200; ++i)
+    assert_true(bytes_after_permutation(&memory, 50000 + i) < 140 << 20);
+}
+
+TEST(a_team_has_scratch_for_the_blocks_that_it_can_share) {
+  LS_OWN(counted, memory) = counted_begin(16);
+  expect_ok(ls_frame_begin());
+  const ls_tensor x = ls_fill(LS_DTYPE_U8, LS_SHAPE(100000), 1);
+  // A line of 100000 keys is sorted by one thread: 2 x 16 bytes each.
+  expect_ok(ls_tensor_status(ls_sort(x, 0, false)));
+  assert_true(counted_now(&memory).peak_bytes < 6 << 20);
+  expect_ok(ls_frame_end(NULL));
+}
+
+TEST(the_few_largest_are_found_without_a_copy_of_all) {
+  LS_OWN(counted, memory) = counted_begin(1);
+  expect_ok(ls_frame_begin());
+  const ls_tensor x = ls_fill(LS_DTYPE_U8, LS_SHAPE(200000), 1);
+  expect_ok(ls_tensor_status(ls_op_output(ls_top_k(x, 5), 1)));
+  assert_true(counted_now(&memory).peak_bytes < 2 << 20);
+  expect_ok(ls_frame_end(NULL));
+}
+
 TEST(ten_thousand_scopes_do_not_grow_memory) {
   LS_OWN(counted, memory) = counted_begin(1);
   uint64_t settled = 0;

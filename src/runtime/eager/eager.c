@@ -8,7 +8,8 @@
 #include "graph/compare/compare.h"
 
 // FEW: operands or results of an op for which no memory is allocated.
-enum { FEW = 16, MAX_CACHED_OPS = 4096 };
+// MAX_CACHED_BYTES: bytes of all cached ops.
+enum { FEW = 16, MAX_CACHED_OPS = 4096, MAX_CACHED_BYTES = 128 << 20 };
 
 // ---- Values ----------------------------------------------------------------
 static ls_status refuse_stale(void) {
@@ -140,12 +141,14 @@ static ls_status find_or_compile_op(ls_runtime_state *state, const ls_text *key,
     *out_compiled = ls_compiled_retain(known);
     return ls_ok();
   }
-  if (ls_map_count(&state->eager_ops) >= MAX_CACHED_OPS)
+  if (ls_map_count(&state->eager_ops) >= MAX_CACHED_OPS ||
+      state->eager_bytes >= MAX_CACHED_BYTES)
     ls_runtime_state_drop_ops(state);
   LS_OWN(ls_compiled, made) = NULL;
   LS_RETURN_IF_ERROR(compile_op(state, spec, in, out, num_out, &made));
   LS_RETURN_IF_NO_MEMORY(
       ls_map_insert(&state->eager_ops, key->data, key->size, made));
+  state->eager_bytes += ls_compiled_bytes(made);
   *out_compiled = ls_compiled_retain(made);
   made = NULL;  // Owned by the cache now.
   return ls_ok();
@@ -188,12 +191,14 @@ static ls_status run_compiled(ls_runtime_state *state, ls_compiled *compiled,
     outputs[i] = ls_array_mutable_data(out[i]);
   }
   bool is_stale = false;  // Stays false: the program uses no variables.
-  LS_RETURN_IF_ERROR(ls_compiled_run(compiled, state->store,
-                                     &(ls_run_args){.inputs = inputs,
-                                                    .outputs = outputs,
-                                                    .step = step,
-                                                    .replica = replica},
-                                     &is_stale));
+  const ls_status status = ls_compiled_run(compiled, state->store,
+                                           &(ls_run_args){.inputs = inputs,
+                                                          .outputs = outputs,
+                                                          .step = step,
+                                                          .replica = replica},
+                                           &is_stale);
+  ls_compiled_drop_large(compiled, state->store);
+  LS_RETURN_IF_ERROR(status);
   for (size_t i = 0; i < num_out; ++i)
     LS_RETURN_IF_ERROR(ls_array_own(out[i]));
   return ls_ok();
