@@ -167,6 +167,7 @@ TEST(an_element_that_failed_is_made_again) {
   static const stream_numbers six = {.count = 6, .saves = true};
   for (int stream = 0; stream < 2; ++stream) {
     int times = 2;
+    made = 0;
     ls_dataset *numbers =
         stream == 1 ? stream_of(OF(six)) : ls_dataset_range(0, 6, 1);
     LS_OWN(ls_dataset, d) = ls_dataset_cache(
@@ -182,9 +183,10 @@ TEST(an_element_that_failed_is_made_again) {
     read_six(iterator, true);
     read_six(iterator, true);
     read_six(iterator, false);
-    made = 0;
-    read_six(iterator, false);
-    assert_int_equal(made, 0);
+    for (int i = 0; i < 3; ++i)
+      read_six(iterator, false);
+    // At most what the first three reads have made, which read ahead.
+    assert_true(__atomic_load_n(&made, __ATOMIC_RELAXED) <= 3 * 6);
   }
 }
 
