@@ -115,7 +115,7 @@ LS_API const char *
 ls_estimator_last_compile_error(const ls_estimator *estimator);
 
 // ---- Training --------------------------------------------------------------
-// What is recorded and checked of the steps of a training, as by ls_train.
+// Records and checks of the steps of a training, as those of ls_train.
 // Zeroed: nothing.
 typedef struct ls_training_lines {
   // Writes metrics.jsonl in the folder, as ls_train does: a line with the mean
