@@ -177,7 +177,9 @@ static ls_status train_estimator(training *run) {
 static int report_end(const training *run) {
   const ls_training_end *end = &run->end.training;
   const char *folder = ls_estimator_model_dir(run->e.estimator);
-  if (!cli_leads() || run->flags->train.again != NULL)
+  if (run->flags->train.again != NULL)
+    return cli_end_again(run->flags->train.again, end->step);
+  if (!cli_leads())
     return end->stopped ? CLI_SIGNAL + cli_signals_first() : CLI_OK;
   if (run->end.stopped_early && !run->flags->train.quiet)
     cli_say("train",

@@ -30,6 +30,28 @@ stops INT 130
 rm -rf run
 stops TERM 143
 
+# Steps that are made again, and those of a range of rates, end so too: nothing
+# that was found up to there is printed as the result of all.
+"$lockstep" train --model tiny --data synthetic --quiet --steps 100000 \
+  --attest --run-dir long >out.txt 2>err.txt || fail "a long run fails"
+# stops_again ARGUMENT...
+stops_again() {
+  env --default-signal=INT "$lockstep" "$@" --quiet >out.txt 2>err.txt &
+  process=$!
+  sleep 0.3
+  kill -s INT $process
+  wait $process
+  code=$?
+  [ "$code" = 130 ] || fail "$1: code $code, wanted 130"
+  grep -qE "stopped at step [0-9]|ended by SIGINT" err.txt || fail "$1: not said"
+  ! grep -qE "verified|are the same: |rate" out.txt ||
+    fail "$1: a result is printed"
+}
+stops_again verify long --all
+stops_again replay long
+stops_again train --model tiny --data synthetic --steps 100000 --find-lr
+rm -rf long
+
 # Reading files through ends too, with the rates so far.
 yes 'some words' | head -c 30000000 >long.txt
 env --default-signal=INT "$lockstep" data long.txt --batch 1 --seconds 600 \

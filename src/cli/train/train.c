@@ -318,10 +318,18 @@ static void train_end(session *run) {
   cli_close_training(&run->set);
 }
 
+int cli_end_again(const cli_again *again, int64_t steps) {
+  const int signal = cli_signals_first();
+  if (signal == 0) return CLI_OK;
+  if (cli_leads())
+    cli_say(again->command, "stopped at step %lld", (long long)steps);
+  return CLI_SIGNAL + signal;
+}
+
 static int print_result(const train_flags *flags, const session *run) {
   const ls_train_result *result = &run->result;
   if (flags->result != NULL) *flags->result = *result;
-  if (flags->again != NULL) return CLI_OK;
+  if (flags->again != NULL) return cli_end_again(flags->again, result->steps);
   if (!cli_leads())
     return result->stopped ? CLI_SIGNAL + cli_signals_first() : CLI_OK;
   if (result->stopped && result->steps == 0)

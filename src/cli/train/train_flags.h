@@ -141,6 +141,9 @@ void cli_close_training(cli_opened *set);  // Accepts a zeroed one.
 int cli_train_restart(train_flags *flags);
 // Trains, or makes steps again, as the flags say; returns an exit code.
 int cli_train_run(const cli_syntax *syntax, train_flags *flags);
+// Ends steps that are made again, the last of which is `steps`: after a signal
+// says so. Returns an exit code.
+int cli_end_again(const cli_again *again, int64_t steps);
 // Trains with rates that grow from step to step, and prints how the loss
 // follows them and which rate to take. `run` is the command's.
 int cli_train_find_rate(const cli_syntax *syntax, const train_flags *flags,
