@@ -115,7 +115,7 @@ rm -rf other
 cp -r run other
 rm other/model.ckpt-16.* other/model.ckpt-24.* other/model.safetensors
 trains --resume other --allow-inexact --learning-rate 0.02 --checksum 1
-gives 0 "went on from step 8 with another program: --from 8 makes" \
+gives 0 "went on from step 8 with other flags: --from 8 makes" \
   replay --quiet other
 gives 0 "steps 8 to 24 are the same: 17 lines" replay --quiet other --from 8
 

@@ -49,6 +49,29 @@ grep -q "went on from step 200 to another end: --from 200 makes its later" \
 replays 0 "steps 200 to 300 are the same: 5 lines of metrics, 2 checkpoints" \
   run --from 200
 
+# Other flags and another end: each part is made again with its own.
+rm -rf parts branch
+# shellcheck disable=SC2086
+trains $tiny --steps 6 --keep 0 --run-dir parts
+trains --resume parts --allow-inexact --batch-size 16 --steps 12
+replays 0 "steps 6 to 12 are the same" parts --from 6
+trains --resume parts --allow-inexact --replicas 2 --steps 18
+replays 0 "steps 12 to 18 are the same" parts --from 12
+trains --resume parts --allow-inexact --seed 9 --steps 24
+replays 0 "steps 18 to 24 are the same" parts --from 18
+replays 0 "steps 0 to 6 are the same" parts
+
+# A run that goes on from another one's step lacks that checkpoint.
+trains --resume run@100 --run-dir branch --checksum 1
+replays 1 "steps 100 to 300 cannot be made again: the run in 'branch' goes on \
+from step 100 of another one, and has its first checkpoint at step 300" branch
+rm -rf branch
+trains --resume run@100 --run-dir branch --save-every-steps 50 --keep 0
+replays 0 "steps 101 to 300 are the same" branch
+grep -q "begins at the first checkpoint, of step 101: the run goes on from" \
+  err.txt || fail "steps that are left out are not told"
+replays 1 "steps 100 to 300 cannot be made again" branch --from 100
+
 # What cannot be made again.
 replays 1 "steps 0 to 301 cannot be made again: the run in 'run' recorded" \
   run --to 301

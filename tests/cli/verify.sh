@@ -7,7 +7,7 @@
 
 # shellcheck source=tests/support/cli.sh
 . "$(dirname "$0")/../support/cli.sh"
-rm -rf run kept changed plain none guess made.csv other.csv line cores e.so
+rm -rf run kept changed plain none branch guess made.csv other.csv line cores e.so
 
 # trains ARGUMENT...
 trains() {
@@ -156,6 +156,11 @@ grep -q "differs in bytes [0-9]* to [0-9]* of $size$" out.txt ||
 head -c 20000 made.csv >other.csv
 verifies 1 "other.csv has 20000 bytes, it had $size" run --data other.csv
 
+# Steps that cannot be made again are not called wrong.
+mv made.csv moved.csv
+verifies 1 "as its chain says, but its steps could not be made again" run
+mv moved.csv made.csv
+
 # ---- A chain that was made again ---------------------------------------------
 # It is as good as any, but its head; steps made again tell what is wrong.
 forges() {
@@ -217,6 +222,17 @@ grep -q "note: chain.jsonl: the last line is incomplete" out.txt ||
   fail "an incomplete line"
 trains --resume kept --steps 180 --save-every-steps 10
 verifies 0 "are the same" kept
+
+# ---- A run that goes on from another one's step --------------------------------
+# Its first steps begin with a checkpoint that it lacks.
+trains --resume run@100 --checksum 1 --run-dir branch --attest
+verifies 0 "verified: 'branch' is as its chain says, and 0 of its 140 steps" \
+  branch --all
+grep -q "note: steps 100 to 240 cannot be made again: the run goes on from a" \
+  out.txt || fail "steps without their checkpoint"
+rm -rf branch
+trains --resume run@100 --save-every-steps 50 --run-dir branch --attest
+verifies 0 "and 139 of its 140 steps made again have its bits" branch --all
 
 # ---- A run without a step ------------------------------------------------------
 trains --model tiny --data made.csv --split 0.2 --steps 0 --attest --run-dir none

@@ -135,11 +135,14 @@ static ls_status compare_step(void *user, ls_run_context *context,
 // The configuration with which the steps before a checkpoint were made.
 typedef struct replay_aim {
   int64_t steps;  // The end, on which the rate may depend.
-  char program[40];
+  char *run;      // The run's identity with its program; NULL: not read.
 } replay_aim;
 
+static void release_aim(replay_aim *aim) { ls_text_release(aim->run); }
+CLI_OWNED_STRUCT(replay_aim, release_aim)
+
 static bool is_same(const replay_aim *a, const replay_aim *b) {
-  return a->steps == b->steps && strcmp(a->program, b->program) == 0;
+  return a->steps == b->steps && strcmp(a->run, b->run) == 0;
 }
 
 static ls_status read_aim(const cli_replaying *r, int64_t step,
@@ -147,16 +150,19 @@ static ls_status read_aim(const cli_replaying *r, int64_t step,
   const char *program = NULL;
   char path[PATH_MAX + 64];
   const ls_record *run = NULL;
+  size_t size = 0;
   CLI_OWN(ls_saved_file, file) = NULL;
+  CLI_OWN(ls_record, identity) = NULL;
   CLI_OWN(ls_record, states) = NULL;
   snprintf(path, sizeof(path), "%s/model.ckpt-%lld", r->folder,
            (long long)step);
   LS_RETURN_IF_ERROR(ls_saved_file_open_unread(path, &file));
-  LS_RETURN_IF_ERROR(ls_saved_file_records(file, NULL, &states));
+  LS_RETURN_IF_ERROR(ls_saved_file_records(file, &identity, &states));
   LS_RETURN_IF_ERROR(ls_record_find(states, "run", &run));
   LS_RETURN_IF_ERROR(ls_record_get_text(run, "program", &program));
-  snprintf(out->program, sizeof(out->program), "%s", program);
-  return ls_record_get_i64(run, "steps", &out->steps);
+  LS_RETURN_IF_ERROR(ls_record_get_i64(run, "steps", &out->steps));
+  LS_RETURN_IF_ERROR(ls_record_set_text(identity, "program", program));
+  return ls_record_to_text(identity, &out->run, &size);
 }
 
 // Makes the steps as the run was made then, `aim`, and not as it was in the
@@ -164,36 +170,38 @@ static ls_status read_aim(const cli_replaying *r, int64_t step,
 // need be.
 static ls_status take_aim(cli_replaying *r, const replay_aim *aim,
                           int64_t step) {
-  replay_aim start, last;
+  CLI_OWN(replay_aim, start) = {0};
+  CLI_OWN(replay_aim, last) = {0};
   r->flags.asked.steps = aim->steps;
   LS_RETURN_IF_ERROR(read_aim(r, r->steps[r->num_steps - 1], &last));
   if (!is_same(aim, &last)) cli_train_as_saved(&r->flags, r->folder, step);
   if (r->began == 0) return ls_ok();
   LS_RETURN_IF_ERROR(read_aim(r, r->began, &start));
-  r->flags.inexact = start.steps == aim->steps && !is_same(&start, aim);
+  r->flags.inexact = strcmp(start.run, aim->run) != 0;
   return ls_ok();
 }
 
 // Ends where the run was resumed with another configuration or end.
 static ls_status find_aim(cli_replaying *r) {
-  replay_aim aim = {.steps = 0}, now;
+  CLI_OWN(replay_aim, aim) = {0};
   int64_t before = r->began;
   for (size_t i = 0; i < r->num_steps; ++i) {
     const int64_t step = r->steps[i];
+    CLI_OWN(replay_aim, now) = {0};
     if (step <= r->began || before >= r->to) continue;
     LS_RETURN_IF_ERROR(read_aim(r, step, &now));
-    if (aim.steps == 0) {
+    if (aim.run == NULL) {
+      LS_RETURN_IF_ERROR(take_aim(r, &now, step));
       aim = now;
-      LS_RETURN_IF_ERROR(take_aim(r, &aim, step));
-    }
-    if (!is_same(&aim, &now)) {
+      now.run = NULL;
+    } else if (!is_same(&aim, &now)) {
       if (r->again.check == NULL)
         cli_say(r->again.command,
                 "the run went on from step %lld %s: --from %lld makes its "
                 "later steps again",
                 (long long)before,
                 aim.steps != now.steps ? "to another end"
-                                       : "with another program",
+                                       : "with other flags",
                 (long long)before);
       r->to = before;
       return ls_ok();
@@ -212,20 +220,46 @@ static int64_t common_divisor(int64_t a, int64_t b) {
   return a;
 }
 
+// Begins a run that goes on from a step of another one at its own first
+// checkpoint.
+static ls_status skip_to_checkpoint(cli_replaying *r, int64_t first) {
+  size_t i = 0;
+  while (i < r->num_steps && r->steps[i] < first)
+    ++i;
+  const int64_t least = i < r->num_steps ? r->steps[i] : r->to;
+  if (first == 0 || r->from >= least) return ls_ok();
+  if (r->from >= 0 || least >= r->to)
+    return ls_invalid_argument(
+        "steps %lld to %lld cannot be made again: the run in '%s' goes on from "
+        "step %lld of another one, and has its first checkpoint at step %lld",
+        (long long)(r->from < first ? first : r->from), (long long)r->to,
+        r->folder, (long long)first, (long long)least);
+  if (least > first)
+    cli_say(r->again.command,
+            "begins at the first checkpoint, of step %lld: the run goes on "
+            "from step %lld of another one",
+            (long long)least, (long long)first);
+  r->from = least;
+  return ls_ok();
+}
+
 // Finds the last step recorded, the step of the checkpoint to begin with, and
 // how often there are checksums.
 static ls_status find_ends(cli_replaying *r) {
   int64_t last = r->num_steps > 0 ? r->steps[r->num_steps - 1] : 0;
   const int64_t last_line = cli_last_step(r->text);
+  int64_t first = 0;
   const char *at = r->text;
   cli_line line = {.step = 0};
   if (last_line > last) last = last_line;
   for (cli_line_next(&at, &line); line.text != NULL; cli_line_next(&at, &line))
     if (line.kind == CLI_LINE_OF_SUM)
       r->flags.checksum = common_divisor(line.step, r->flags.checksum);
-  if (r->to < 0) r->to = last;
-  if (r->from < 0) r->from = 0;
   const bool makes_none = r->again.is_checked;
+  if (r->to < 0) r->to = last;
+  LS_RETURN_IF_ERROR(cli_find_first_step(r->folder, r->estimator != NULL, &first));
+  if (!makes_none) LS_RETURN_IF_ERROR(skip_to_checkpoint(r, first));
+  if (r->from < 0) r->from = 0;
   if (!makes_none && (r->to > last || r->from >= r->to))
     return ls_invalid_argument(
         "steps %lld to %lld cannot be made again: the run in '%s' recorded "
@@ -358,7 +392,7 @@ static bool set_breakpoint(cli_replaying *r, int64_t at, bool breaks,
 static int replay_to_spike(const cli_syntax *syntax, cli_replaying *r) {
   char folder[32];
   const int code = cli_replay_steps(syntax, r);
-  if (r->spike == 0 || r->differs) return code;
+  if (r->spike == 0 || r->differs || code >= CLI_SIGNAL) return code;
   r->from = r->to = -1;
   return set_breakpoint(r, r->spike, true, folder) ? cli_replay_steps(syntax, r)
                                                    : CLI_USAGE;

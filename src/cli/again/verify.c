@@ -12,8 +12,7 @@ static const char command[] = "verify";
 // Steps from a checkpoint, or the start, to the next one, or the last recorded.
 typedef struct segment {
   int64_t from, to;
-  // The run went on to another end in between, from a checkpoint that is gone.
-  bool is_cut;
+  const char *lacks;  // Reason for which it cannot be made again; NULL: it can.
 } segment;
 
 typedef struct verifying {
@@ -25,7 +24,8 @@ typedef struct verifying {
   bool is_checked;  // The data were checked.
   segment *segments;
   size_t num_segments;
-  int64_t made, last;  // Steps made again, and the last step recorded.
+  int64_t made;         // Steps made again.
+  int64_t first, last;  // The step before the first, and the last recorded.
 } verifying;
 
 static void print_report(void *user, const char *text, bool differs) {
@@ -58,9 +58,10 @@ static ls_status cut_segments(const verifying *v) {
     snprintf(end, sizeof(end), "%.*s %.*s", (int)steps.value_size, steps.value,
              (int)epochs.value_size, epochs.value);
     for (size_t i = 0; i < v->num_segments && before[0] != '\0'; ++i)
-      v->segments[i].is_cut |= strcmp(before, end) != 0 &&
-                               v->segments[i].from < line.step &&
-                               line.step < v->segments[i].to;
+      if (strcmp(before, end) != 0 && v->segments[i].from < line.step &&
+          line.step < v->segments[i].to)
+        v->segments[i].lacks =
+            "the run went on to another end, from a checkpoint that is gone";
     memcpy(before, end, sizeof(end));
   }
   return ls_ok();
@@ -73,18 +74,25 @@ static ls_status find_segments(verifying *v) {
   size_t count = 0, kept = 0;
   LS_RETURN_IF_ERROR(cli_checkpoint_steps(folder, &steps, &count));
   LS_RETURN_IF_ERROR(cli_read_text(folder, "metrics.jsonl", &text, NULL));
+  LS_RETURN_IF_ERROR(cli_find_first_step(
+      folder, v->replaying.estimator != NULL, &v->first));
   v->segments = cli_allocate((count + 1) * sizeof(segment));
   if (v->segments == NULL) return ls_out_of_memory();
-  for (size_t i = 0; i < count; ++i)
+  bool begins = v->first == 0;
+  v->last = v->first;
+  for (size_t i = 0; i < count; ++i) {
+    begins |= steps[i] == v->first;
     add_segment(v, steps[i]);
+  }
   add_segment(v, cli_last_step(text));
   LS_RETURN_IF_ERROR(cut_segments(v));
+  if (!begins && v->num_segments > 0)
+    v->segments[0].lacks = "the run goes on from a checkpoint of another one";
   for (size_t i = 0; i < v->num_segments; ++i) {
     const segment *s = &v->segments[i];
-    if (s->is_cut)
-      printf("note: steps %lld to %lld cannot be made again: the run went on "
-             "to another end, from a checkpoint that is gone\n",
-             (long long)s->from, (long long)s->to);
+    if (s->lacks != NULL)
+      printf("note: steps %lld to %lld cannot be made again: %s\n",
+             (long long)s->from, (long long)s->to, s->lacks);
     else
       v->segments[kept++] = *s;
   }
@@ -186,13 +194,14 @@ static int print_result(const verifying *v, int code) {
     printf("not verified: '%s' has %lld difference%s from its chain\n", folder,
            (long long)differences, differences == 1 ? "" : "s");
   else if (code != CLI_OK)
-    printf("not verified: '%s' is as its chain says, but its steps made again "
-           "are not\n",
-           folder);
+    printf("not verified: '%s' is as its chain says, but its steps %s\n",
+           folder,
+           v->replaying.differs ? "made again are not"
+                                : "could not be made again");
   else
     printf("verified: '%s' is as its chain says, and %lld of its %lld steps "
            "made again have its bits\n",
-           folder, (long long)v->made, (long long)v->last);
+           folder, (long long)v->made, (long long)(v->last - v->first));
   return differences > 0 ? CLI_FAILED : code;
 }
 

@@ -6,10 +6,10 @@
 #include "cli/cli.h"
 #include "cli/words.h"
 
-// Difference of two arrays of one dtype and shape, bit by bit: 0 and -0 differ,
-// and NaN equals itself.
+// Difference of two arrays, bit by bit: 0 and -0 differ, and NaN equals itself.
+// Arrays of two types, dtype or shape, count as one element, without a first.
 typedef struct cli_difference {
-  int64_t count, first;  // Elements that differ, and the first.
+  int64_t count, first;  // Elements that differ, and the first; -1: none.
   // Largest differences, over elements that are numbers in both arrays.
   double absolute;
   double relative;  // Relative to the larger of the two.
@@ -77,6 +77,10 @@ bool cli_lines_match(const cli_line *a, const cli_line *b);
 bool cli_line_seek(const char **at, cli_line *line, const cli_line *wanted);
 // Returns the last step of lines (NULL: none); 0 if there is none.
 int64_t cli_last_step(const char *text);
+// Finds the step before the first one that a run has made: 0, or the step of
+// another run from which it goes on. A model's run lacks that checkpoint.
+ls_status cli_find_first_step(const char *folder, bool is_estimator,
+                              int64_t *out_step);
 // Compares two such lines but for times, and prints the first member that
 // differs.
 bool cli_lines_are_equal(const cli_line *a, const cli_line *b, bool json);

@@ -90,6 +90,42 @@ int64_t cli_last_step(const char *text) {
   return last;
 }
 
+// Finds the step before the first that the lines of a run are about;
+// INT64_MAX: they do not tell.
+static int64_t first_of_lines(const char *text) {
+  int64_t first = INT64_MAX;
+  cli_line line = {.text = NULL};
+  do {
+    cli_line_next(&text, &line);
+    if (line.text == NULL || line.damaged > 0) continue;
+    const bool has_steps = line.kind == CLI_LINE_OF_STEPS;
+    const int64_t before = has_steps ? line.before : line.step - 1;
+    if (before < first) first = before;
+  } while (line.text != NULL && line.kind != CLI_LINE_OF_STEPS);
+  return first;
+}
+
+ls_status cli_find_first_step(const char *folder, bool is_estimator,
+                              int64_t *out_step) {
+  CLI_OWN_MEMORY(char, metrics) = NULL;
+  CLI_OWN_MEMORY(char, chain) = NULL;
+  CLI_OWN_MEMORY(int64_t, steps) = NULL;
+  size_t count = 0;
+  cli_line line = {.text = NULL};
+  LS_RETURN_IF_ERROR(cli_read_text(folder, "metrics.jsonl", &metrics, NULL));
+  LS_RETURN_IF_ERROR(cli_read_text(folder, "chain.jsonl", &chain, NULL));
+  LS_RETURN_IF_ERROR(cli_checkpoint_steps(folder, &steps, &count));
+  int64_t first = first_of_lines(metrics);
+  const char *at = chain;
+  cli_line_next(&at, &line);
+  if (line.text != NULL && line.step < first) first = line.step;
+  // An estimator's run has the checkpoint from which it goes on.
+  const bool is_own =
+      count > 0 && (steps[0] < first || (steps[0] == first && !is_estimator));
+  *out_step = is_own || first == INT64_MAX ? 0 : first;
+  return ls_ok();
+}
+
 // ---- Members ---------------------------------------------------------------
 // Prints a number with its bits, a text as it is.
 static void print_value(const cli_member *member) {
