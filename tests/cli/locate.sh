@@ -6,7 +6,7 @@
 
 # shellcheck source=tests/support/cli.sh
 . "$(dirname "$0")/../support/cli.sh"
-rm -rf run other step-* files made.csv changed.csv
+rm -rf run other guess4 guess5 step-* files made.csv changed.csv
 
 # trains ARGUMENT...
 trains() {
@@ -118,6 +118,40 @@ trains --resume other --allow-inexact --learning-rate 0.02 --checksum 1
 gives 0 "went on from step 8 with other flags: --from 8 makes" \
   replay --quiet other
 gives 0 "steps 8 to 24 are the same: 17 lines" replay --quiet other --from 8
+
+# Batches of two sizes have values of two shapes.
+rm -rf small other
+# shellcheck disable=SC2086
+trains $tiny --batch-size 8 --steps 4 --run-dir small
+# shellcheck disable=SC2086
+trains $tiny --batch-size 16 --steps 4 --run-dir other
+gives 1 "  result: f32[16,16] and f32[8,16]" diff other small --op
+
+# Runs that begin with other values differ before their first step.
+rm -rf small other
+"$lockstep" train --model tiny --data synthetic --steps 0 --quiet \
+  --run-dir small >out.txt 2>err.txt || fail "no run without steps"
+"$lockstep" train --model tiny --data synthetic --steps 0 --seed 9 --quiet \
+  --run-dir other >out.txt 2>err.txt || fail "no run without steps"
+gives 1 "first before step 1: the runs begin with other values" diff other \
+  small --op
+
+# A run that goes on from another one's step lacks that checkpoint.
+rm -rf other
+trains --resume run@8 --allow-inexact --learning-rate 0.02 --checksum 1 \
+  --run-dir other
+gives 1 "the steps of 'other' cannot be made again: it goes on from step 8" \
+  diff other run --op
+
+# Estimators' runs have no such steps, and other flags.
+rm -rf small other
+for steps in 4 5; do
+  trains --model tiny --data synthetic --estimator --steps $steps \
+    --run-dir guess$steps
+done
+gives 1 "estimator.json steps: 4 and 5" diff guess4 guess5
+gives 1 "--op makes the steps of models again: the run in 'guess4' is an" \
+  diff guess4 guess5 --op
 
 # A NaN in an example is named with it.
 awk -F , -v OFS=, 'NR == 60 { $3 = "nan" } { print }' made.csv >changed.csv

@@ -79,13 +79,18 @@ static void add_integers(cli_difference *all, const ls_array *a,
   if (larger > 0) all->relative = fmax(all->relative, (double)ulp / larger);
 }
 
+static bool are_of_one_type(const ls_array *a, const ls_array *b) {
+  return ls_array_dtype(a) == ls_array_dtype(b) &&
+         ls_shape_equal(ls_array_shape(a), ls_array_shape(b));
+}
+
 cli_difference cli_compare(const ls_array *a, const ls_array *b) {
-  cli_difference all = {.first = -1};
+  cli_difference all = {.first = -1, .count = !are_of_one_type(a, b)};
   const ls_dtype dtype = ls_array_dtype(a);
   const size_t size = ls_dtype_size(dtype);
   const int64_t count = ls_array_num_elements(a);
   const char *x = ls_array_data(a), *y = ls_array_data(b);
-  if (memcmp(x, y, (size_t)count * size) == 0) return all;
+  if (all.count > 0 || memcmp(x, y, (size_t)count * size) == 0) return all;
   for (int64_t i = 0; i < count; ++i) {
     const size_t at = (size_t)i * size;
     if (memcmp(x + at, y + at, size) == 0) continue;
@@ -144,6 +149,11 @@ void cli_print_difference(const char *indent, const char *name,
   char index[128], one[64], other[64];
   const ls_dtype dtype = ls_array_dtype(a);
   const ls_shape shape = ls_array_shape(a);
+  if (d->first < 0) {
+    printf("%s%s: %s and %s\n", indent, name, LS_SHAPE_TEXT(dtype, shape),
+           LS_SHAPE_TEXT(ls_array_dtype(b), ls_array_shape(b)));
+    return;
+  }
   print_index(shape, d->first, index, sizeof(index));
   print_element(a, d->first, one, sizeof(one));
   print_element(b, d->first, other, sizeof(other));

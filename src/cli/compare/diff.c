@@ -11,10 +11,10 @@ static const char command[] = "diff";
 typedef struct comparing {
   const char *folders[2];
   int64_t lines, checkpoints;  // Numbers compared so far without a difference.
-  bool different, json;
+  bool different, json, by_op;
   int64_t equal;      // Step of the last checkpoint before a difference,
-  int64_t first;      // and the first step known to differ; 0: none.
-  int64_t begins[2];  // Steps before the first line of each.
+  int64_t first;      // and the first step known to differ; -1: none.
+  int64_t begins[2];  // Steps from which they go on, of other runs; or 0.
   // Steps of the first checkpoint of each after the last that is equal; 0:
   // none.
   int64_t saved[2];
@@ -43,19 +43,25 @@ CLI_OWNED_STRUCT(file_pair, release_both)
 // ---- Configurations --------------------------------------------------------
 static ls_status compare_configs(comparing *c) {
   CLI_OWN(file_pair, configs) = {0};
-  LS_RETURN_IF_ERROR(read_both(c, "config.json", &configs));
+  const char *title = "config.json";
+  LS_RETURN_IF_ERROR(read_both(c, title, &configs));
   for (int i = 0; i < 2; ++i) {
     // An estimator's run has its flags in another file.
-    if (configs.texts[i] == NULL)
-      LS_RETURN_IF_ERROR(cli_read_text(c->folders[i], "estimator.json",
-                                       &configs.texts[i], NULL));
+    if (configs.texts[i] == NULL) {
+      title = "estimator.json";
+      LS_RETURN_IF_ERROR(
+          cli_read_text(c->folders[i], title, &configs.texts[i], NULL));
+      if (configs.texts[i] != NULL && c->by_op)
+        return ls_invalid_argument("--op makes the steps of models again: the "
+                                   "run in '%s' is an estimator's",
+                                   c->folders[i]);
+    }
     if (configs.texts[i] == NULL)
       return ls_not_found("'%s' is no run folder: it has no config.json",
                           c->folders[i]);
   }
   // Reports differences in configurations, but goes on: results may be equal.
-  cli_compare_members("config.json", configs.texts[0], configs.texts[1],
-                      c->json);
+  cli_compare_members(title, configs.texts[0], configs.texts[1], c->json);
   return ls_ok();
 }
 
@@ -107,8 +113,6 @@ static ls_status compare_metrics(comparing *c) {
   cli_line a = {.before = 0}, b = {.before = 0};
   cli_line_next(&at[0], &a);
   cli_line_next(&at[1], &b);
-  c->begins[0] = a.text != NULL ? a.before : 0;
-  c->begins[1] = b.text != NULL ? b.before : 0;
   int64_t alone[2] = {0, 0};
   const bool both = files.texts[0] != NULL && files.texts[1] != NULL;
   while (a.text != NULL && b.text != NULL && !c->different) {
@@ -195,9 +199,9 @@ static ls_status compare_checkpoints(comparing *c) {
       ++k;
     if (k == num_others || others[k] != steps[i]) continue;
     LS_RETURN_IF_ERROR(compare_step(c, steps[i]));
-    if (c->different && (c->first == 0 || steps[i] < c->first))
+    if (c->different && (c->first < 0 || steps[i] < c->first))
       c->first = steps[i];
-    if (!c->different && (c->first == 0 || steps[i] < c->first))
+    if (!c->different && (c->first < 0 || steps[i] < c->first))
       c->equal = steps[i];
   }
   c->different |= before;
@@ -235,6 +239,9 @@ static ls_status compare_runs(void *user) {
   LS_RETURN_IF_ERROR(compare_metrics(c));
   LS_RETURN_IF_ERROR(compare_checkpoints(c));
   if (c->checkpoints == 0) LS_RETURN_IF_ERROR(compare_models(c));
+  for (int i = 0; i < 2 && c->by_op; ++i)
+    LS_RETURN_IF_ERROR(
+        cli_find_first_step(c->folders[i], false, &c->begins[i]));
   if (c->lines == 0 && c->checkpoints == 0)
     return ls_not_found("'%s' and '%s' have no step in common to compare",
                         c->folders[0], c->folders[1]);
@@ -253,7 +260,13 @@ static ls_status compare_runs(void *user) {
 // again. Returns an exit code.
 static int compare_ops(const comparing *c, const char *model,
                        const cli_syntax *syntax) {
-  if (c->first == 0) return CLI_OK;
+  if (!c->different) return CLI_OK;
+  if (c->first <= 0) {
+    printf(c->first == 0
+               ? "first before step 1: the runs begin with other values\n"
+               : "no step is known to differ, to be made again\n");
+    return CLI_OK;
+  }
   for (int i = 0; i < 2; ++i) {
     if (c->begins[i] <= c->equal) continue;
     cli_say(command,
@@ -307,7 +320,10 @@ int cli_diff(int argc, char **argv) {
   if (by_op && json)
     return cli_misuse(command,
                       "--op prints text: it cannot be given with --json");
-  comparing c = {.folders = {folders[0], folders[1]}, .json = json};
+  comparing c = {.folders = {folders[0], folders[1]},
+                 .json = json,
+                 .by_op = by_op,
+                 .first = -1};
   int code = cli_with_runtime(command, compare_runs, &c);
   if (code == CLI_OK && by_op) code = compare_ops(&c, model, &syntax);
   return code == CLI_OK && c.different ? CLI_FAILED : code;
