@@ -294,8 +294,10 @@ static int run_training(estimator_flags *flags, const ls_estimator_type *type) {
       ls_status_is_ok(status)
           ? report_end(&run)
           : cli_report("train", cli_note_saved(flags->folder, status));
-  if (flags->train.result != NULL)
+  if (flags->train.result != NULL) {
     flags->train.result->test.loss = run.end.training.loss;
+    flags->train.result->tested = run.end.training.has_loss;
+  }
   ls_train_and_evaluation_deinit(&run.end);
   cli_release(run.json);
   cli_release(run.config);
@@ -315,9 +317,11 @@ typedef struct estimator_words {
 } estimator_words;
 
 static int run_words(const cli_syntax *syntax, train_flags *train, void *user) {
-  estimator_words *words = user;
-  estimator_flags *flags = &words->flags;
+  const estimator_words *words = user;
+  estimator_flags own = words->flags, *flags = &own;
   CLI_OWN(cli_kept_flags, kept) = {0};
+  if (cli_train_has_seeds(train))
+    return cli_train_seeds(syntax, train, run_words, user);
   int code = cli_train_restart(train);
   if (code != CLI_OK) return code;
   train->any_metric = true;
@@ -329,10 +333,8 @@ static int run_words(const cli_syntax *syntax, train_flags *train, void *user) {
   if (!cli_estimator_check("train", flags, words->type) ||
       !check_flags(flags, words->type))
     return CLI_USAGE;
-  if (train->find_lr != NULL)
-    return cli_train_find_rate(syntax, train, run_words, words);
-  return train->seeds > 1 && train->result == NULL
-             ? cli_train_seeds(syntax, train, run_words, words)
+  return train->find_lr != NULL
+             ? cli_train_find_rate(syntax, train, run_words, user)
              : run_training(flags, words->type);
 }
 

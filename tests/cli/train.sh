@@ -157,6 +157,30 @@ cmp -s alone/model.safetensors seeds/seed-6/model.safetensors ||
   fail "a run of several seeds is another one"
 ends 2 "--resume continues one run; --seeds trains new ones" \
   train --resume alone --seeds 2
+ends 2 "--trace writes a file of one run" train --model tiny --seeds 2 --trace x
+
+# Of runs that were stopped, auto keeps those that have ended, and goes on with
+# the others; so does a job that is started again.
+for kind in "" --estimator; do
+  rm -rf auto events
+  several="--model tiny --data synthetic $kind --steps 40 --save-every-steps 20
+    --seeds 3 --run-dir auto --events events --quiet"
+  # shellcheck disable=SC2086
+  "$lockstep" train $several >out.txt 2>err.txt || fail "--seeds 3: code $?"
+  [ -d events/seed-1 ] && [ -d events/seed-2 ] || fail "events of seeds"
+  rm -rf auto/seed-1/model.ckpt-40.* auto/seed-2
+  before=$(ls -l --full-time auto/seed-0/model.ckpt-*)
+  # shellcheck disable=SC2086
+  "$lockstep" train $several --resume auto >out.txt 2>err.txt ||
+    fail "--seeds with --resume auto: code $?"
+  [ "$before" = "$(ls -l --full-time auto/seed-0/model.ckpt-*)" ] ||
+    fail "a run that has ended is made again"
+  [ -e auto/seed-1/model.ckpt-40.json ] && [ -e auto/seed-2/model.ckpt-40.json ] ||
+    fail "not all seeds have ended"
+  # shellcheck disable=SC2086
+  LS_RESTART=1 "$lockstep" train $several >out.txt 2>err.txt ||
+    fail "--seeds of a job that is started again: code $?"
+done
 
 # The learning rate of each line's last step: linear from 0.1 to 0 in 300 steps.
 "$lockstep" train --model tiny --data synthetic --steps 300 --learning-rate 0.1 \

@@ -3,6 +3,7 @@
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "cli/ranks.h"
 #include "cli/train/train_flags.h"
@@ -22,25 +23,50 @@ void cli_spread_print(const cli_spread *all) {
          all->low, all->high, (long long)all->count);
 }
 
+bool cli_train_has_seeds(const train_flags *flags) {
+  return flags->seeds > 1 && flags->find_lr == NULL;
+}
+
+// Refuses flags of one run.
+static bool check_seeds(const train_flags *flags) {
+  const char *reason = NULL;
+  if (flags->resume != NULL && strcmp(flags->resume, "auto") != 0)
+    reason = "--resume continues one run; --seeds trains new ones";
+  else if (flags->only_saves)
+    reason = "--steps 0 saves the initial weights: there is nothing for "
+             "--seeds to compare";
+  else if (flags->trace != NULL)
+    reason = "--trace writes a file of one run: it cannot be given with "
+             "--seeds";
+  return reason == NULL || cli_refuse("train", "%s", reason);
+}
+
+// Formats a path of the run of a seed, or returns `base` if it names none.
+static const char *name_of_seed(const char *base, int64_t seed,
+                                char room[PATH_MAX]) {
+  if (base == NULL || base[0] == '\0') return base;
+  snprintf(room, PATH_MAX, "%s/seed-%lld", base, (long long)seed);
+  return room;
+}
+
 int cli_train_seeds(const cli_syntax *syntax, const train_flags *flags,
                     cli_train_call run, void *user) {
   char metric[64] = "";
   cli_spread accuracy = {.name = metric}, loss = {.name = "loss"};
+  if (!check_seeds(flags)) return CLI_USAGE;
   const int64_t first = flags->asked.seed < 0 ? 0 : flags->asked.seed;
   for (int64_t k = 0; k < flags->seeds; ++k) {
     train_flags one = *flags;
     ls_train_result result = {0};
-    char folder[PATH_MAX];
+    char folder[PATH_MAX], events[PATH_MAX];
     one.asked.seed = first + k;
+    one.seeds = 0;
     one.result = &result;
-    if (flags->run_folder != NULL) {
-      snprintf(folder, sizeof(folder), "%s/seed-%lld", flags->run_folder,
-               (long long)one.asked.seed);
-      one.run_folder = folder;
-    }
+    one.run_folder = name_of_seed(flags->run_folder, first + k, folder);
+    one.events = name_of_seed(flags->events, first + k, events);
     const int code = run(syntax, &one, user);
     if (code != CLI_OK) return code;
-    if (result.task != NULL && !result.tested) continue;
+    if (!result.tested) continue;
     cli_spread_add(&loss, result.test.loss);
     if (result.task == NULL) continue;  // An estimator's last loss.
     loss.name = "test loss";

@@ -173,8 +173,8 @@ ls_status cli_check_spike(const train_flags *flags,
                          (long long)step, flags->spike, examples);
 }
 
-static ls_status make_one_step(void *user, ls_run_context *context,
-                               ls_run_wish *wish) {
+ls_status cli_make_one_step(void *user, ls_run_context *context,
+                            ls_run_wish *wish) {
   (void)user, (void)context;
   wish->most_steps = 1;
   return ls_ok();
@@ -192,7 +192,7 @@ static ls_status find_spike(void *user, ls_run_context *context,
 ls_status cli_spike_hook(const train_flags *flags, ls_hook **out_hook) {
   return ls_hook_create(&(ls_hook_options){.name = "find-spike",
                                            .user = (void *)(uintptr_t)flags,
-                                           .before_run = make_one_step,
+                                           .before_run = cli_make_one_step,
                                            .after_run = find_spike},
                         out_hook);
 }
@@ -348,7 +348,7 @@ static int print_result(const train_flags *flags, const session *run) {
   if (result->stopped) return CLI_SIGNAL + cli_signals_first();
   if (!result->tested) return CLI_OK;
   FILE *out = cli_results();
-  if (flags->seeds > 1)
+  if (flags->result != NULL)
     fprintf(out, "seed %lld: ", (long long)run->config.seed);
   fprintf(out, "test %s: %.4f\n", result->task->metric, result->test.accuracy);
   if (!isnan(result->test.mean_iou))
@@ -485,18 +485,17 @@ int cli_train_restart(train_flags *flags) {
 
 static int run_train(const cli_syntax *syntax, train_flags *flags, void *user) {
   flags->only_saves |= user != NULL;
+  if (cli_train_has_seeds(flags))
+    return cli_train_seeds(syntax, flags, run_train, user);
   const int code = cli_train_restart(flags);
   if (code != CLI_OK) return code;
   if (!cli_train_check(flags)) return CLI_USAGE;
-  if (flags->only_saves && (flags->find_lr != NULL || flags->seeds > 1))
+  if (flags->only_saves && flags->find_lr != NULL)
     return cli_misuse("train",
                       "--steps 0 saves the initial weights: there is "
-                      "nothing for --%s to compare",
-                      flags->find_lr != NULL ? "find-lr" : "seeds");
-  if (flags->find_lr != NULL)
-    return cli_train_find_rate(syntax, flags, run_train, NULL);
-  return flags->seeds > 1 && flags->result == NULL
-             ? cli_train_seeds(syntax, flags, run_train, NULL)
+                      "nothing for --find-lr to compare");
+  return flags->find_lr != NULL
+             ? cli_train_find_rate(syntax, flags, run_train, NULL)
              : cli_train_run(syntax, flags);
 }
 

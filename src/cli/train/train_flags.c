@@ -225,9 +225,6 @@ bool cli_train_check(train_flags *flags) {
   if (!check_warm_start(flags)) return false;
   if (flags->resume == NULL && flags->inexact)
     return cli_refuse("train", "--allow-inexact is for --resume");
-  if (flags->resume != NULL && flags->seeds > 1)
-    return cli_refuse("train",
-                      "--resume continues one run; --seeds trains new ones");
   if (flags->resume == NULL) return check_optimizer(asked);
   if (flags->resume_step.set ||
       (flags->run_folder == NULL && !flags->overwrite))

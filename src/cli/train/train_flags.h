@@ -141,6 +141,9 @@ void cli_close_training(cli_opened *set);  // Accepts a zeroed one.
 int cli_train_restart(train_flags *flags);
 // Trains, or makes steps again, as the flags say; returns an exit code.
 int cli_train_run(const cli_syntax *syntax, train_flags *flags);
+// Asks for runs of one step each, to hooks that look at every step.
+ls_status cli_make_one_step(void *user, ls_run_context *context,
+                            ls_run_wish *wish);
 // Ends steps that are made again, the last of which is `steps`: after a signal
 // says so. Returns an exit code.
 int cli_end_again(const cli_again *again, int64_t steps);
@@ -148,8 +151,10 @@ int cli_end_again(const cli_again *again, int64_t steps);
 // follows them and which rate to take. `run` is the command's.
 int cli_train_find_rate(const cli_syntax *syntax, const train_flags *flags,
                         cli_train_call run, void *user);
-// Trains once for each of several seeds, by the command's `run`, which sets
-// `result` of the flags; prints the mean results.
+// Returns true if the flags are those of several runs.
+bool cli_train_has_seeds(const train_flags *flags);
+// Trains once for each of several seeds, by the command's `run`, which checks
+// the flags of each and sets their `result`; prints the mean results.
 int cli_train_seeds(const cli_syntax *syntax, const train_flags *flags,
                     cli_train_call run, void *user);
 
