@@ -58,6 +58,15 @@ finds high --find-lr=1e20:1e30
 grep -qF 'no rate lowers the loss: try a lower range, --find-lr 1e+17:1e+20' \
   high.txt || fail "a high range is good"
 
+# Steps of several batches each: as many rates, up to the highest.
+finds several --find-lr 1e-4:100 --optimizer adam --accumulate 4
+grep -q '^the loss grows without bound from ' several.txt ||
+  fail "the highest rates are not reached"
+awk 'NR > 2 && NF == 3 && $1 ~ /e/ {
+  if (last > 0 && ($1 / last < 1.95 || $1 / last > 2.05)) exit 1
+  last = $1
+}' several.txt || fail "rates of several batches do not grow exponentially"
+
 for range in 1 1:2:3 1-2 2:1 0:1 -1:1 1:1e999 nan:1 a:b 1e-300:1e300; do
   # shellcheck disable=SC2086
   ends 2 "--find-lr is '$range', expected LOW:HIGH" train $tiny \
@@ -70,6 +79,9 @@ done
   ends 2 "--learning-rate cannot be given" train $tiny --find-lr \
     --learning-rate 1
   ends 2 "--schedule cannot be given" train $tiny --find-lr --schedule constant
+  ends 2 "--find-spike cannot be given" train $tiny --find-lr --find-spike 20
+  ends 2 "needs --steps of 40 or more" train $tiny --find-lr --steps 39 \
+    --optimizer sgd --accumulate 4
   ends 2 "needs --steps of 10 or more" train $tiny --find-lr --steps 9
 }
 

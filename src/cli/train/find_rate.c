@@ -20,6 +20,7 @@ static const double smoothing = 0.9, most_growth = 4;
 typedef struct rate_test {
   double low, high;
   int64_t steps;
+  int64_t batches;  // Batches per step of the optimizer, of one rate.
   int64_t count;   // Losses so far.
   double *means;   // Exponential means of the losses up to each step.
   double average;  // The same, not yet divided by the sum of the weights.
@@ -27,8 +28,14 @@ typedef struct rate_test {
 } rate_test;
 
 // ---- The test --------------------------------------------------------------
+// Returns the number of the optimizer's last step, counted from 0.
+static int64_t last_rate(const rate_test *test) {
+  return (test->steps - 1) / test->batches;
+}
+
 static double rate_of(const rate_test *test, int64_t step) {
-  const double part = (double)step / (double)(test->steps - 1);
+  const double part =
+      (double)(step / test->batches) / (double)last_rate(test);
   return test->low * pow(test->high / test->low, part);
 }
 
@@ -48,13 +55,6 @@ static ls_status take_loss(void *user, ls_run_context *context,
   test->means[test->count++] = mean;
   if (mean > most_growth * fabs(test->best))
     ls_run_context_request_stop(context);
-  return ls_ok();
-}
-
-static ls_status make_one_step(void *user, ls_run_context *context,
-                               ls_run_wish *wish) {
-  (void)user, (void)context;
-  wish->most_steps = 1;
   return ls_ok();
 }
 
@@ -81,7 +81,7 @@ static bool read_range(const char *text, rate_test *test) {
 }
 
 // Refuses flags for runs, which the test does not leave.
-static bool check_flags(const train_flags *flags) {
+static bool check_flags(const train_flags *flags, int64_t batches) {
   const char *flag = flags->resume != NULL             ? "resume"
                      : flags->run_folder != NULL       ? "run-dir"
                      : flags->seeds > 0                ? "seeds"
@@ -90,16 +90,18 @@ static bool check_flags(const train_flags *flags) {
                      : flags->asked.learning_rate != 0 ? "learning-rate"
                      : flags->asked.schedule != NULL   ? "schedule"
                      : flags->asked.warmup != 0        ? "warmup"
+                     : flags->spike != 0               ? "find-spike"
                                                        : NULL;
+  const int64_t steps = flags->asked.steps, least = LEAST_STEPS * batches;
   if (flag != NULL)
     cli_say("train",
             "--%s cannot be given with --find-lr, which leaves no run and "
-            "chooses the rates",
+            "chooses the rates and the end",
             flag);
-  else if (flags->asked.steps != 0 && flags->asked.steps < LEAST_STEPS)
-    cli_say("train", "--find-lr needs --steps of %d or more", LEAST_STEPS);
-  return flag == NULL &&
-         (flags->asked.steps == 0 || flags->asked.steps >= LEAST_STEPS);
+  else if (steps != 0 && steps < least)
+    cli_say("train", "--find-lr needs --steps of %lld or more",
+            (long long)least);
+  return flag == NULL && (steps == 0 || steps >= least);
 }
 
 // ---- The result ------------------------------------------------------------
@@ -141,9 +143,12 @@ static void print_test(const rate_test *test) {
 
 int cli_train_find_rate(const cli_syntax *syntax, const train_flags *flags,
                         cli_train_call run, void *user) {
-  rate_test test = {.steps = flags->asked.steps != 0 ? flags->asked.steps
-                                                     : DEFAULT_STEPS};
-  if (!read_range(flags->find_lr, &test) || !check_flags(flags))
+  const int64_t asked = flags->asked.steps;
+  const int64_t batches =
+      flags->asked.accumulate > 0 ? flags->asked.accumulate : 1;
+  rate_test test = {.steps = asked != 0 ? asked : DEFAULT_STEPS * batches,
+                    .batches = batches};
+  if (!read_range(flags->find_lr, &test) || !check_flags(flags, batches))
     return CLI_USAGE;
   CLI_OWN_MEMORY(double, means) =
       cli_allocate((size_t)test.steps * sizeof(*means));
@@ -152,10 +157,10 @@ int cli_train_find_rate(const cli_syntax *syntax, const train_flags *flags,
   cli_again again = {.command = "train",
                      .hook = {.name = "find-lr",
                               .user = &test,
-                              .before_run = make_one_step,
+                              .before_run = cli_make_one_step,
                               .after_run = take_loss},
                      .schedule = {.kind = LS_SCHEDULE_EXPONENTIAL,
-                                  .steps = test.steps - 1,
+                                  .steps = last_rate(&test),
                                   .factor = test.high / test.low},
                      .ends_at_nan = true};
   train_flags one = *flags;
