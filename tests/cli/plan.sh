@@ -72,6 +72,16 @@ if command -v script >/dev/null; then
   grep -q '^  available ' out.txt || fail "a narrow plan lacks a row"
 fi
 
+# The flags of a run, of which the operand replaces the model.
+"$lockstep" train --model mlp --data synthetic --batch-size 12 --steps 1 --quiet --overwrite \
+  --run-dir run >out.txt 2>err.txt || fail "no run"
+"$lockstep" plan mlp --config run/config.json --no-steps >out.txt 2>err.txt ||
+  fail "a plan with the flags of a run"
+grep -q '^mlp, 1 replica, f32, batch of 12$' out.txt || fail "not those flags"
+echo '{"batch_sise":12}' >flags.json
+refuses 2 "^lockstep plan: 'flags.json' has \"batch_sise\", which is no flag" \
+  mlp --config flags.json
+
 # Refusals: memory, with a batch size that fits, and disk, before any step.
 if [ -z "$sanitized" ]; then
   (

@@ -46,7 +46,7 @@ static bool refuse_member(const config_file *file, const cli_member *member) {
     names[i] = syntax->options[i].name;
   const char *nearest =
       names != NULL ? cli_nearest(name, names, syntax->num_options) : NULL;
-  return cli_refuse("train", "'%s' has \"%.*s\", which is no flag%s%s%s",
+  return cli_refuse(syntax->command, "'%s' has \"%.*s\", which is no flag%s%s%s",
                     file->path, (int)member->key_size, member->key,
                     nearest != NULL ? "; did you mean '" : "",
                     nearest != NULL ? nearest : "",
@@ -55,7 +55,8 @@ static bool refuse_member(const config_file *file, const cli_member *member) {
 
 static bool refuse_value(const config_file *file, const cli_member *member,
                          const char *wanted) {
-  return cli_refuse("train", "'%s': \"%.*s\" is %.*s, expected %s", file->path,
+  return cli_refuse(file->syntax->command,
+                    "'%s': \"%.*s\" is %.*s, expected %s", file->path,
                     (int)member->key_size, member->key,
                     member->value_size < 200 ? (int)member->value_size : 200,
                     member->value, wanted);
@@ -109,11 +110,12 @@ static bool take_normalization(config_file *file, const cli_member *member) {
   return set_flag(file, cli_option_find(file->syntax, "normalize", 9), member);
 }
 
-// Returns true for members that flags of the command line replace, although
-// they are for other flags.
+// Returns true for members that the command line replaces by other flags, or by
+// its operand, a model.
 static bool is_replaced(const config_file *file, const char *name) {
   const ls_train_config *line = &file->line->asked;
   const bool ends = line->epochs != 0 || line->steps != 0;
+  if (strcmp(name, "model") == 0) return file->syntax->operand_form != NULL;
   if (strcmp(name, "epochs") == 0 || strcmp(name, "steps") == 0) return ends;
   // The file's rate is that of its own optimizer.
   return strcmp(name, "learning-rate") == 0 && line->optimizer != NULL;
@@ -135,7 +137,7 @@ static bool check_estimator(const config_file *file, const cli_member *member) {
                           (strlen(subject) == size - 2 &&
                            memcmp(subject, member->value + 1, size - 2) == 0)))
     return true;
-  return cli_refuse("train",
+  return cli_refuse(file->syntax->command,
                     "'%s' is for the estimator %.*s, this is %s%s: give that "
                     "by --model, or a model of the library by --estimator",
                     file->path, size < 200 ? (int)size : 200, member->value,
@@ -153,8 +155,8 @@ static bool refuse_flag(const config_file *file, const cli_member *member,
   if (*member->value == 'f' || (size == 2 && *member->value == '"') ||
       (size == 1 && *member->value == '0'))
     return true;
-  return cli_refuse("train", "'%s': --%s is not for %s: %s", file->path, name,
-                    refused->kind, reason);
+  return cli_refuse(file->syntax->command, "'%s': --%s is not for %s: %s",
+                    file->path, name, refused->kind, reason);
 }
 
 static bool take_member(config_file *file, const cli_member *member) {
@@ -181,7 +183,7 @@ static bool take_members(config_file *file, const char *text) {
       if (!take_member(file, &member)) return false;
   at += strspn(at, " \t\r\n");
   if (*at == '}' && at[1 + strspn(at + 1, " \t\r\n")] == '\0') return true;
-  return cli_refuse("train",
+  return cli_refuse(file->syntax->command,
                     "'%s' is no JSON object of flags: an error at byte %zu",
                     file->path, (size_t)(at - text));
 }
@@ -193,7 +195,7 @@ static bool check_model(const config_file *file) {
       !cli_is_library(model))
     return true;
   return cli_refuse(
-      "train",
+      file->syntax->command,
       "the model of '%s' is in a shared library, which is code and is "
       "loaded only if you name it: add --model %s",
       file->path, model);
@@ -208,7 +210,7 @@ int cli_train_read_config(const cli_syntax *syntax, int argc, char **argv,
   config_file file = {
       .syntax = syntax, .path = line.config, .line = &line, .flags = flags};
   const ls_status status = cli_read_flags(line.config, out_text);
-  if (!ls_status_is_ok(status)) return cli_report("train", status);
+  if (!ls_status_is_ok(status)) return cli_report(syntax->command, status);
   file.texts = *out_text + CLI_MOST_FLAGS;
   *flags = *defaults;
   if (!take_members(&file, *out_text) || !check_model(&file)) return CLI_USAGE;
