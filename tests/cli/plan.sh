@@ -50,6 +50,15 @@ shows '  step +[0-9.e-]+ ms +measured here, mean of [0-9]+'
 shows '  run +[0-9.e-]+ m?s +of 50 steps'
 [ -e runs ] && fail "a plan makes a run folder"
 
+# A batch that is not given is at most all examples.
+awk 'BEGIN {
+  print "a,b,label"
+  for (i = 0; i < 40; ++i)
+    print i / 10 "," i % 3 / 10 "," i % 2
+}' >rows.csv
+plan mlp --data rows.csv --no-steps
+shows 'mlp, 1 replica, f32, batch of 36'
+
 # As JSON. A larger batch and evaluations need more memory.
 plan mlp --data synthetic --batch-size 64 --no-steps --json --test none
 [ "$(wc -l <out.txt)" = 1 ] || fail "more than one line of JSON"

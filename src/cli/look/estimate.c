@@ -83,6 +83,8 @@ static ls_status open_parts(const train_flags *flags, cli_plan_run *run) {
   run->data_bytes = fmax(0, cli_resident_bytes() - before);
   run->batch_size = flags->asked.batch_size != 0 ? flags->asked.batch_size
                                                  : run->type->batch_size;
+  if (flags->asked.batch_size == 0 && run->batch_size > run->examples)
+    run->batch_size = run->examples;
   if (run->batch_size > run->examples)
     return ls_invalid_argument(
         "--batch-size is %lld, but the data have %lld examples to train on: "
