@@ -812,6 +812,7 @@ TEST(texts_are_those_of_generate) {
        " { \"top_k\" : 3 , \"tokens\" : 20 , \"temperature\" : 4 } "},
       {"--temperature 0", "{\"temperature\": 0}"},
       {"", "{}"},
+      {"", "{\"prompt\": \"\"}"},
   };
   for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); ++i) {
     char words[256];

@@ -51,7 +51,8 @@ static ls_status set_member(const cli_option *options, size_t count,
   if (!cli_json_copy(member, text, size + 1))
     return ls_invalid_argument("'%s' is no text, or has a zero byte",
                                option->name);
-  return cli_option_set(option, text, wanted, sizeof(wanted))
+  // Nothing may be continued, too.
+  return cli_option_set(option, text, wanted, sizeof(wanted)) || is_text
              ? ls_ok()
              : ls_invalid_argument("'%s' is %.64s, expected %s", option->name,
                                    text, wanted);
