@@ -400,6 +400,7 @@ static void put_wrong(void) {
       "a,label\n1,0\n2,0\n3,0\n4,0\n5,0\n6,0\n7,0\n8,0"
       "\n9,0\n10,0\nabc,1\n12,0\n";
   const char *const all[] = {short_row, texts, kinds, few, typo};
+  put_records("raw.tfrecord", "image/encoded", 0, 0, 1, AS_BYTES);
   const char *const names[] = {"short.csv", "texts.csv", "kinds.csv", "few.csv",
                                "typo.csv"};
   for (int i = 0; i < 5; ++i)
@@ -464,6 +465,7 @@ TEST(what_cannot_be_learnt_from_is_told) {
       {"odd.tfrecord --features 'picture=f32[16],label'",
        "has 16 bytes, expected 64"},
       {"png.tfrecord --features 'label=image,label'", "has numbers, no image"},
+      {"png.tfrecord,raw.tfrecord", "'png.tfrecord,raw.tfrecord'"},
       {"mnist --split 0.5", "--split cannot be given with --data mnist"},
       {"keras.npz --split 0.5",
        "--split cannot be given: 'keras.npz' has a test"},
@@ -472,7 +474,7 @@ TEST(what_cannot_be_learnt_from_is_told) {
       {"synthetic --features a,b", "--features cannot be given with --data "
                                    "synthetic"},
       {"images --features a,b", "--features is for .npz, .csv, .jsonl and "
-                              ".tfrecord"},
+                                ".tfrecord"},
       {"mnist/train-images-idx3-ubyte", "is one array; give two files"},
       {"pair", "class 1 is 'b' in 'pair/train' and 'c' in 'pair/test'"},
       {"broken", "'broken/a/x.png'"},

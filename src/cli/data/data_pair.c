@@ -8,12 +8,15 @@
 #include <string.h>
 
 #include "cli/data/data.h"
+#include "cli/language.h"
 
 // ---- Pairs -----------------------------------------------------------------
-static ls_status decode_image(const ls_array *bytes, ls_array *out) {
+static ls_status decode_image(const char *name, const ls_array *bytes,
+                              ls_array *out) {
   const ls_bytes *file = ls_array_data(bytes);
   const ls_shape wanted = ls_array_shape(out);
-  const ls_image_options options = {.channels = (int)wanted.dim[2]};
+  const ls_image_options options = {.channels = (int)wanted.dim[2],
+                                    .name = name};
   ls_shape found = {0};
   LS_RETURN_IF_ERROR(ls_image_shape(file->data, file->size, &options, &found));
   if (ls_shape_equal(found, wanted))
@@ -112,7 +115,8 @@ static ls_status fill_pair(ls_nest element, ls_nest out,
     return ls_ok();
   }
   return ls_status_annotate(
-      decode_image(ls_nest_as_array(ls_nest_item(element, self->first)),
+      decode_image(self->file,
+                   ls_nest_as_array(ls_nest_item(element, self->first)),
                    ls_nest_as_array(ls_nest_item(out, 0))),
       "of element %lld", (long long)call->id);
 }

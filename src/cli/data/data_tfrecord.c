@@ -2,6 +2,8 @@
 // TFRecord files of tf.Examples: finds the features that are examples and
 // labels.
 #define _GNU_SOURCE
+#include <string.h>
+
 #include "cli/data/data.h"
 
 static const cli_feature *feature_of(ls_nest found, const cli_feature *named,
@@ -42,8 +44,8 @@ static bool data_sources_is_image(const ls_bytes *bytes) {
 }
 
 // Guesses the type of a feature from its values in the first record.
-// `elements`: the model's number of inputs; 0: unknown. `classes`: of the run, if
-// it is the example.
+// `elements`: the model's number of inputs; 0: unknown. `classes`: of the run,
+// if it is the example.
 static void guess_type(const ls_array *values, int64_t elements,
                        cli_classes *classes, cli_feature *feature) {
   const int64_t count = ls_array_num_elements(values);
@@ -193,6 +195,8 @@ ls_status cli_tfrecord_pairs(const cli_files *files,
        .shape = example.image ? LS_SCALAR : example.shape},
       {.name = label.name, .dtype = label.dtype, .shape = label.shape}};
   const size_t num_wanted = request->no_labels ? 1 : 2;
+  CLI_OWN_MEMORY(char, file) = cli_copy_text(files->text, strlen(files->text));
+  if (file == NULL) return ls_out_of_memory();
   *out = cli_pair(
       ls_dataset_tfrecords(files->paths, files->count,
                            &(ls_tfrecord_options){.features = wanted,
@@ -201,6 +205,7 @@ ls_status cli_tfrecord_pairs(const cli_files *files,
                      .label = 1,
                      .no_label = request->no_labels,
                      .decode = example.image,
+                     .file = cli_give(&file),
                      .example = {example.dtype, example.shape},
                      .labels = {label.dtype, label.shape}});
   return ls_dataset_status(*out);
