@@ -67,7 +67,8 @@ ls_status cli_language_find(cli_served *served) {
                                   found->info.outputs[i].name, &out->decoder);
     if (ls_status_code(status) == LS_INVALID_ARGUMENT) continue;
     out->tokens = logits.dim[1];
-    out->classes = logits.dim[2] < CLI_BYTES ? logits.dim[2] : CLI_BYTES;
+    out->all = logits.dim[2];
+    out->classes = out->all < CLI_BYTES ? out->all : CLI_BYTES;
     return cli_give(&status);
   }
   return ls_ok();

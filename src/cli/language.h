@@ -12,6 +12,7 @@ enum { CLI_BYTES = 256 };
 typedef struct cli_language {
   int64_t tokens;   // Length N of a window.
   int64_t classes;  // Number of bytes that are tokens: at most 256.
+  int64_t all;      // Number of all tokens.
   ls_decoder *decoder;
 } cli_language;
 

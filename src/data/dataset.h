@@ -130,8 +130,9 @@ LS_PRIVATE_API ls_dataset *ls_dataset_new(const ls_dataset_class *kind,
 // Accepts NULL.
 LS_PRIVATE_API ls_dataset *ls_dataset_fail(ls_dataset *dataset,
                                            ls_status status);
-// Converts labels like ls_dataset_convert, except that integers are clamped to
-// those of i32: a class that there is not becomes none that there is.
+// Converts labels or tokens like ls_dataset_convert, except that integers are
+// clamped to those of i32: a class that there is not becomes none that there
+// is.
 ls_dataset *ls_dataset_convert_labels(ls_dataset *dataset, int leaf,
                                       const ls_convert_options *options);
 // Sets the spec: a nest of ls_nest_spec leaves, which it takes over.

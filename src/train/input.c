@@ -241,7 +241,8 @@ ls_dataset *ls_train_examples(const ls_model_type *type, ls_dataset *dataset,
     made = ls_dataset_shuffle(
         made, &(ls_shuffle_options){
                   .buffer = ls_dataset_is_indexed(made) ? 0 : SHUFFLE_BUFFER});
-  made = ls_dataset_convert(
+  // Tokens become none that there are, like labels.
+  made = ls_dataset_convert_labels(
       made, 0,
       &(ls_convert_options){.dtype = wanted,
                             .scale =

@@ -981,6 +981,13 @@ TEST(texts_that_cannot_be_are_refused) {
       post_text(self.port, "/v1/models/mnist:generate", "{}", answer, &body),
       400);
   expect_contains(body, "'mnist' is not a language model");
+  assert_int_equal(post_text(self.port, "/v1/models/words:predict",
+                             "{\"instances\": [[0,1,2,3,4,5,6,7,8,9,10,11,12,"
+                             "13,14,256]]}",
+                             answer, &body),
+                   400);
+  expect_contains(body, "number 16 of input 'examples' is 256: the model's "
+                        "tokens are 0 to 255");
   assert_int_equal(post(self.port, GENERATE,
                         "Content-Type: application/x-npy\r\n", "{}", 2, answer,
                         &body, NULL),

@@ -6,7 +6,7 @@
 # shellcheck source=tests/support/cli.sh
 . "$(dirname "$0")/../support/cli.sh"
 library=${LS_BUILD_DIR:?}/tests/cli/libraries/language.so
-rm -rf ./*.txt run* book poems export tiny empty
+rm -rf ./*.txt ./*.npy run* book poems export tiny empty
 
 # works ARGUMENT...
 works() {
@@ -45,6 +45,32 @@ for data in poems poems/one.txt,poems/two.txt 'poems/*.txt'; do
   cmp -s run-2/model.safetensors run-3/model.safetensors ||
     fail "$data is another text than book"
 done
+# Tokens of arrays are none but those that the model has.
+# tokens FILE TOKEN: an example whose last token is that, of eight bytes.
+tokens() {
+  {
+    printf '\223NUMPY\001\000\166\000'
+    printf '%-117s\n' \
+      "{'descr': '<i8', 'fortran_order': False, 'shape': (1, 16), }"
+    for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do
+      printf 'a\000\000\000\000\000\000\000'
+    done
+    # shellcheck disable=SC2059
+    printf "$2"
+  } >"$1"
+}
+tokens good.npy 'b\000\000\000\000\000\000\000'
+tokens wraps.npy 'b\000\000\000\001\000\000\000'
+tokens large.npy '\054\001\000\000\000\000\000\000'
+tokens less.npy '\373\377\377\377\377\377\377\377'
+works predict run --model "$library:words" --data good.npy
+for row in wraps:4294967394 large:300 less:-5; do
+  ends 1 "number 16 of example 0 is ${row#*:}: the model's tokens are 0 to 255" \
+    predict run --model "$library:words" --data "${row%:*}.npy"
+done
+ends 1 "number 16 of example 0 is 300: the model's tokens are 0 to 255" \
+  train --model "$library:words" --data large.npy,good.npy --test none --quiet \
+  --run-dir run-large --steps 1
 # The test set is the text's end, a tenth or --split of it, or another text.
 # The book has 249 pieces of 16 bytes.
 tested() {

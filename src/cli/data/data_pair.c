@@ -222,6 +222,58 @@ static bool is_other_size(const ls_type *example, const ls_shape *takes) {
          (has->dim[0] != takes->dim[0] || has->dim[1] != takes->dim[1]);
 }
 
+// ---- Tokens ----------------------------------------------------------------
+typedef struct token_range {
+  int64_t least, most;
+} token_range;
+
+// Copies tokens, which no conversion may wrap around.
+static ls_status fill_tokens(ls_nest element, ls_nest out,
+                             const ls_map_call *call, void *user) {
+  const token_range *range = user;
+  const ls_array *from = ls_nest_as_array(ls_nest_item(element, 0));
+  int32_t *to = ls_nest_data(out, 0);
+  for (int64_t i = 0; i < ls_array_num_elements(from); ++i) {
+    const int64_t token = ls_array_i64(from, i);
+    if (token < range->least || token > range->most)
+      return ls_invalid_argument(
+          "number %lld of example %lld is %lld: the model's tokens are %lld to "
+          "%lld",
+          (long long)i + 1, (long long)call->id, (long long)token,
+          (long long)range->least, (long long)range->most);
+    to[i] = (int32_t)token;
+  }
+  cli_copy_item(element, 1, ls_nest_data(out, 1));
+  return ls_ok();
+}
+
+// Checks the tokens of pairs for a model: those of a language model are
+// classes. Takes over the data set.
+static ls_dataset *take_tokens(ls_dataset *made, const ls_model_type *type,
+                               const ls_type *example, const ls_type *label) {
+  const bool is_language = cli_is_language(type);
+  if (!ls_dtype_is_integer(example->dtype) ||
+      !ls_shape_is_known(example->shape) || !ls_shape_is_known(label->shape) ||
+      (example->dtype == LS_DTYPE_U8 && type->num_classes > UINT8_MAX) ||
+      (example->dtype == LS_DTYPE_I32 && !is_language))
+    return made;
+  token_range *range = cli_allocate(sizeof(*range));
+  if (range == NULL) {
+    ls_dataset_release(made);
+    return NULL;
+  }
+  *range = is_language ? (token_range){0, type->num_classes - 1}
+                       : (token_range){INT32_MIN, INT32_MAX};
+  return ls_dataset_map(
+      made, &(ls_map_options){
+                .name = "tokens",
+                .fill = fill_tokens,
+                .user = range,
+                .release = cli_release,
+                .result = LS_TUPLE(ls_nest_spec(LS_DTYPE_I32, example->shape),
+                                   ls_nest_spec(label->dtype, label->shape))});
+}
+
 // ---- Converting for a model ------------------------------------------------
 ls_dataset *cli_fit(ls_dataset *made, const ls_model_type *type,
                     const char *name, const char *command) {
@@ -257,9 +309,9 @@ ls_dataset *cli_fit(ls_dataset *made, const ls_model_type *type,
   if (label.shape.rank == 1 && label.shape.dim[0] == 1 &&
       type->label_shape.rank == 0)
     made = ls_dataset_convert(made, 1, &(ls_convert_options){.shape = &scalar});
+  if (wanted == LS_DTYPE_I32) return take_tokens(made, type, &example, &label);
   const bool number =
-      ls_dtype_is_integer(example.dtype) ||
-      (ls_dtype_is_float(example.dtype) && wanted != LS_DTYPE_I32);
+      ls_dtype_is_integer(example.dtype) || ls_dtype_is_float(example.dtype);
   if (number && example.dtype != LS_DTYPE_U8 && example.dtype != wanted)
     made = ls_dataset_convert(made, 0, &(ls_convert_options){.dtype = wanted});
   return made;

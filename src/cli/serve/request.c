@@ -254,6 +254,23 @@ static ls_status read_inputs(reading *r, cli_cursor c) {
 
 // ---- Requests --------------------------------------------------------------
 // Makes the dict of a request's inputs, and finds their number of rows.
+// Checks the tokens of a language model.
+static ls_status check_tokens(const cli_language *language,
+                              const ls_serving_value *input,
+                              const ls_array *tokens) {
+  if (language->decoder == NULL || input->type.dtype != LS_DTYPE_I32)
+    return ls_ok();
+  for (int64_t i = 0; i < ls_array_num_elements(tokens); ++i) {
+    const int64_t token = ls_array_i64(tokens, i);
+    if (token < 0 || token >= language->all)
+      return ls_invalid_argument(
+          "number %lld of input '%s' is %lld: the model's tokens are 0 to %lld",
+          (long long)i + 1, input->name, (long long)token,
+          (long long)language->all - 1);
+  }
+  return ls_ok();
+}
+
 static ls_status take_inputs(reading *r, cli_request *out) {
   const ls_serving_info *info = &r->signature->info;
   const char *names[CLI_VALUES];
@@ -262,6 +279,8 @@ static ls_status take_inputs(reading *r, cli_request *out) {
   for (size_t i = 0; i < info->num_inputs; ++i) {
     const ls_shape shape = ls_array_shape(r->arrays[i]);
     const int64_t rows = shape.rank > 0 ? shape.dim[0] : -1;
+    LS_RETURN_IF_ERROR(check_tokens(&r->signature->model->language,
+                                    &info->inputs[i], r->arrays[i]));
     if (i == 0) out->rows = rows;
     if (rows != out->rows && r->signature->batched)
       return ls_invalid_argument("input '%s' has %lld rows, '%s' has %lld",
