@@ -107,18 +107,21 @@ static void print_origin(const predictor *p, const ls_bytes *file) {
   cli_print_json_bytes(file->data, file->size);
 }
 
-// Prints the shares of the classes of a row's pixels, and writes their mask.
+// Writes the mask of a row's pixels, and prints the shares of their classes.
 static ls_status print_pixels(const predictor *p, int64_t row,
                               const ls_bytes *file) {
-  char image[PATH_MAX];
+  char image[PATH_MAX], path[CLI_MASK_PATH];
   const ls_array *classes = ls_nest_as_array(ls_nest_item(p->results, 0));
-  LS_RETURN_IF_ERROR(
-      cli_write_shares(stdout, p->names, classes, row, p->pixels));
-  if (p->flags->out == NULL) return ls_ok();
   if (file != NULL)
     snprintf(image, sizeof(image), "%.*s", (int)file->size, file->data);
-  return cli_write_mask(stdout, p->flags->out, file != NULL ? image : NULL,
-                        p->done, classes, row);
+  if (p->flags->out != NULL)
+    LS_RETURN_IF_ERROR(cli_write_mask(p->flags->out,
+                                      file != NULL ? image : NULL, p->done,
+                                      classes, row, path));
+  LS_RETURN_IF_ERROR(
+      cli_write_shares(stdout, p->names, classes, row, p->pixels));
+  if (p->flags->out != NULL) cli_print_text(',', "mask", path);
+  return ls_ok();
 }
 
 // Prints the names of the best classes of a row.

@@ -189,6 +189,7 @@ TEST(a_model_learns_the_classes_of_pixels) {
   expect_run(1, "predict run --model %s --data pets/test/images --out masks",
              library());
   expect_part(err, "'masks/12.png' exists: of a prediction before");
+  assert_string_equal(out, "");
   // Masks are not needed.
   expect_run(0, "predict run --model %s --data pets/test", library());
   expect_part(out, "\"file\":\"pets/test/images/14.png\"}");

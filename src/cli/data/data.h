@@ -250,11 +250,13 @@ ls_status cli_masks_begin(const char *folder);
 ls_status cli_write_shares(FILE *to, const char *names, const ls_array *classes,
                            int64_t row, int64_t num_classes);
 // Writes the classes of a row as a PNG file in a folder: of the size and name
-// of the image's file, or, if that is NULL, with the example's number as name;
-// and its path as a member of JSON after a comma.
+// of the image's file, or, if that is NULL, with the example's number as name.
+// Prints its path.
 //   LS_FAILED_PRECONDITION  the file exists.
-ls_status cli_write_mask(FILE *to, const char *folder, const char *image,
-                         int64_t number, const ls_array *classes, int64_t row);
+enum { CLI_MASK_PATH = 2 * PATH_MAX };
+ls_status cli_write_mask(const char *folder, const char *image, int64_t number,
+                         const ls_array *classes, int64_t row,
+                         char path[CLI_MASK_PATH]);
 
 // Prints the first elements of a data set to standard output: images drawn,
 // with their labels above, numbers and texts cut to lines.

@@ -387,12 +387,12 @@ static ls_status copy_row(const ls_array *classes, int64_t row,
   return ls_ok();
 }
 
-ls_status cli_write_mask(FILE *to, const char *folder, const char *image,
-                         int64_t number, const ls_array *classes, int64_t row) {
-  char path[2 * PATH_MAX];
+ls_status cli_write_mask(const char *folder, const char *image, int64_t number,
+                         const ls_array *classes, int64_t row,
+                         char path[CLI_MASK_PATH]) {
   CLI_OWN(ls_array, small) = NULL;
   CLI_OWN(ls_array, mask) = NULL;
-  print_path(folder, image, number, path, sizeof(path));
+  print_path(folder, image, number, path, CLI_MASK_PATH);
   if (access(path, F_OK) == 0)
     return ls_failed_precondition(
         "'%s' exists: of a prediction before, or of another image of this "
@@ -404,8 +404,5 @@ ls_status cli_write_mask(FILE *to, const char *folder, const char *image,
   size.dim[2] = 1;
   LS_RETURN_IF_ERROR(ls_array_create(LS_DTYPE_U8, size, &mask));
   cli_sample_classes(small, mask);
-  LS_RETURN_IF_ERROR(ls_png_write(path, mask));
-  fputs(",\"mask\":", to);
-  cli_write_json(to, path, strlen(path));
-  return ls_ok();
+  return ls_png_write(path, mask);
 }
