@@ -178,6 +178,7 @@ void cli_print_json(const char *text);
 void cli_print_json_bytes(const char *bytes, size_t size);
 // Print a member of an object, a number or a text, after `before`: '{' or ','.
 void cli_print_member(char before, const char *name, double value, int digits);
+void cli_print_clean(const char *text);
 void cli_print_text(char before, const char *name, const char *text);
 
 // Print nests of arrays as JSON, and one row of a dict of arrays without its

@@ -43,6 +43,10 @@ static void put_clean(FILE *out, const char *text, size_t size, char except) {
   fwrite(piece, 1, used, out);
 }
 
+void cli_print_clean(const char *text) {
+  put_clean(stdout, text, strlen(text), '\0');
+}
+
 // Writes which rank is speaking, if it is another one than the first.
 static void put_rank(FILE *out) {
   const ls_communicator *ranks = cli_ranks();

@@ -69,7 +69,7 @@ grep -qF '"inputs":2,' runs/narrow/config.json || fail "narrow has 3 inputs"
 # The model's own number is none to store; other models have one size alone.
 trains own --model tiny --data synthetic --steps 2
 grep -qF '"inputs":0,' runs/own/config.json || fail "tiny has inputs"
-ends 1 "takes examples f32[3] of 4 classes; these are f32[2]" eval runs/tiny \
+ends 1 "'narrow.csv' has no column 'length'; it has width, depth, kind" eval runs/tiny \
   --data narrow.csv --json
 ends 1 "model 'cnn' takes examples f32[28,28,1]" train --model cnn \
   --data flowers.csv --quiet

@@ -41,7 +41,7 @@ rows 2 20 >test.csv
 cut -d, -f1-16 test.csv >bare.csv
 tail -n +2 bare.csv >headless.csv
 sed 's/dog\|cat\|bird/fish/' test.csv >fish.csv
-cut -d, -f1-15 test.csv >narrow.csv
+cut -d, -f1-15 test.csv | tail -n +2 >narrow.csv
 "$lockstep" train --model tiny --data words.csv --test test.csv --batch-size 8 \
   --epochs 4 --quiet --run-dir words >out.txt 2>err.txt || fail "train words"
 predicts run.txt words
@@ -96,8 +96,8 @@ equal run.txt named.txt
 "$lockstep" eval words --data test.csv >out.txt 2>err.txt || fail "eval test.csv"
 ends 1 "" eval words --data bare.csv
 ends 1 "takes examples f32[16] of 4 classes; these are f32[14] (of 'narrow.csv', where \
-the features are columns x1, x2, x3, x4, x5, x6, x7, x8, x9, x10, x11, x12, ... \
-and the label is x15; --features COLUMN,...,LABEL gives others)" \
+the features are columns 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, ... \
+and the label is 15; --features COLUMN,...,LABEL gives others)" \
   predict words --data narrow.csv
 ends 1 "'fish' is none of the 3 classes" eval words --data fish.csv
 : >empty.txt
@@ -107,7 +107,7 @@ ends 1 "'/dev/stdin' has neither: images are PNG or JPEG" predict words \
   --data - <junk
 # Names are printed without control characters, and bytes that are no UTF-8.
 { printf 'a\001\211\303\251,b,label\n' && printf '1,2,cat\n'; } >odd.csv
-ends 1 'columns a??é, b and' predict words --data odd.csv
+ends 1 'it has a??é, b, label' predict words --data odd.csv
 
 # An array alone: 4 rows of 16 bytes.
 {

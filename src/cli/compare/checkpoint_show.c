@@ -268,7 +268,9 @@ static void print_entry_json(const ls_saved_entry *entry, const statistics *s) {
 static void print_entry(const ls_saved_entry *entry, const statistics *s) {
   char bytes[32];
   cli_print_bytes((double)entry->bytes, bytes, sizeof(bytes));
-  printf("%-36s  %-18s %10s", entry->name,
+  cli_print_clean(entry->name);
+  const int pad = 36 - (int)strnlen(entry->name, 36);
+  printf("%*s  %-18s %10s", pad, "",
          LS_SHAPE_TEXT(entry->type.dtype, entry->type.shape), bytes);
   if (s != NULL)
     printf("  %11.4g %11.4g %11.4g %11.4g", s->least, s->most, s->mean,

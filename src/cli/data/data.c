@@ -212,8 +212,10 @@ static ls_status data_show(ls_runtime *runtime, data_flags *flags,
                size == 1 ? "" : "s");
     if (flags->num_files > 1)
       snprintf(more, sizeof(more), " and %zu more", flags->num_files - 1);
-    printf("%s%s: %s, %s of %s\n", files->text, more, format_name(files), count,
-           text);
+    cli_print_clean(files->text);
+    printf("%s: %s, %s of ", more, format_name(files), count);
+    cli_print_clean(text);
+    putchar('\n');
     if (strncmp(format_name(files), "text", 4) == 0)
       LS_RETURN_IF_ERROR(cli_show_text(files));
     LS_RETURN_IF_ERROR(cli_show_elements(runtime, dataset));

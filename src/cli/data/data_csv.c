@@ -40,28 +40,47 @@ typedef struct table_choice {
   size_t labels[CLI_MOST_FEATURES], num_labels;
 } table_choice;
 
-static bool is_label(const table_choice *choice, size_t column) {
-  for (size_t k = 0; k < choice->num_labels; ++k)
-    if (choice->labels[k] == column) return true;
+static bool is_among(const size_t *items, size_t count, size_t column) {
+  for (size_t i = 0; i < count; ++i)
+    if (items[i] == column) return true;
   return false;
+}
+
+static bool is_label(const table_choice *choice, size_t column) {
+  return is_among(choice->labels, choice->num_labels, column);
 }
 
 static const size_t no_label = SIZE_MAX;  // There is no column of labels.
 
-// Guesses the column of labels; without need for labels, all columns may be an
-// example.
-static size_t guess_label(const cli_sheet *table,
-                          const cli_pair_request *request) {
+// Guesses the column of labels, none of the training's examples; without need
+// for labels, all columns may be an example.
+static ls_status guess_label(const cli_files *files, const cli_sheet *table,
+                             const cli_pair_request *request,
+                             table_choice *choice) {
   static const char *const names[] = {"label", "class"};
-  for (size_t k = 0; k < 2; ++k) {
-    for (size_t i = 0; i < table->count; ++i) {
-      if (strcasecmp(table->columns[i].name, names[k]) == 0) return i;
-    }
+  const size_t known = choice->count;
+  size_t label = no_label, named = 2, left = 0;
+  for (size_t i = 0; i < table->count; ++i) {
+    if (is_among(choice->items, known, i)) continue;
+    size_t k = 0;
+    while (k < 2 && strcasecmp(table->columns[i].name, names[k]) != 0)
+      ++k;
+    if (k > named || (k == named && k < 2)) continue;
+    named = k;
+    label = i;
+    ++left;
   }
   const bool fits = request->type != NULL &&
                     count_numbers(table, NULL, table->count) ==
                         ls_shape_num_elements(request->type->example_shape);
-  return request->no_labels && fits ? no_label : table->count - 1;
+  if (request->no_labels && (known > 0 || (fits && named == 2))) return ls_ok();
+  if (known > 0 && (left == 0 || (left > 1 && named == 2)))
+    return ls_invalid_argument(
+        "'%s' has %s column besides the training's examples: name the label "
+        "with --label",
+        files->first, left == 0 ? "no" : "more than one");
+  choice->labels[choice->num_labels++] = label;
+  return ls_ok();
 }
 
 // Finds the columns of labels that --features names; they may be missing if
@@ -84,49 +103,26 @@ static ls_status find_labels(const cli_files *files, cli_sheet *table,
   return ls_ok();
 }
 
-// Finds the columns of the training's examples by their names, in its order.
-// Returns their number; 0: they are not known, or not all there.
-static size_t find_known(const cli_sheet *table, const cli_classes *classes,
-                         size_t *places) {
-  const int64_t count =
-      classes != NULL ? cli_classes_count(classes->columns) : 0;
-  if (!table->header || count > (int64_t)table->count) return 0;
+// Chooses the columns of the training's examples by their names, in its order;
+// none if it had no names, or the file has none.
+static ls_status choose_known(const cli_files *files, const cli_sheet *table,
+                              const cli_classes *classes,
+                              table_choice *choice) {
+  const int64_t count = classes != NULL && table->header
+                            ? cli_classes_count(classes->columns)
+                            : 0;
   for (int64_t i = 0; i < count; ++i) {
-    const ls_bytes name = cli_class_name(classes->columns, i);
-    size_t at = 0;
-    while (at < table->count &&
-           (strlen(table->columns[at].name) != name.size ||
-            memcmp(table->columns[at].name, name.data, name.size) != 0))
-      ++at;
-    if (at == table->count) return 0;
-    places[i] = at;
+    const ls_bytes bytes = cli_class_name(classes->columns, i);
+    CLI_OWN_MEMORY(char, name) = cli_copy_text(bytes.data, bytes.size);
+    size_t column = 0;
+    if (name == NULL) return ls_out_of_memory();
+    LS_RETURN_IF_ERROR(
+        ls_status_annotate(cli_sheet_find(files, table, name, &column),
+                           "the training's examples have it"));
+    if (is_among(choice->items, choice->count, column)) continue;
+    choice->items[choice->count++] = column;
   }
-  return (size_t)count;
-}
-
-// Corrects a guessed label that the training had as a part of examples: returns
-// the only other column.
-static size_t correct_label(const cli_sheet *table,
-                            const cli_pair_request *request,
-                            const size_t *places, size_t known, size_t label) {
-  bool is_known = false;
-  size_t sum = table->count * (table->count - 1) / 2;
-  for (size_t i = 0; i < known; ++i) {
-    is_known |= places[i] == label;
-    sum -= places[i];
-  }
-  if (is_known && known + 1 == table->count) return sum;
-  return is_known && known == table->count && request->no_labels ? no_label
-                                                                 : label;
-}
-
-// Gives the columns of examples the training's order, if they are the same.
-static void order_columns(const size_t *places, size_t known,
-                          table_choice *choice) {
-  bool fits = known == choice->count;
-  for (size_t i = 0; i < known; ++i)
-    fits = fits && !is_label(choice, places[i]);
-  if (fits) memcpy(choice->items, places, known * sizeof(*places));
+  return ls_ok();
 }
 
 // Keeps the columns of the training's examples: names that are all others.
@@ -165,29 +161,26 @@ static ls_status choose_columns(const cli_files *files,
   const cli_features *features = request->features;
   const size_t named =
       features->count > 0 ? features->count - features->num_labels : 0;
-  CLI_OWN_ARRAY_OR_RETURN(size_t, places, table->count);
-  const size_t known = find_known(table, request->classes, places);
-  if (features->count == 0) {
-    choice->labels[0] = correct_label(table, request, places, known,
-                                      guess_label(table, request));
-    choice->num_labels = choice->labels[0] != no_label;
-  } else {
-    LS_RETURN_IF_ERROR(find_labels(files, table, request, choice));
-  }
   const bool rest = named < 1 || strcmp(features->items[0].name, "*") == 0;
   if (rest && named > 1)
     return ls_invalid_argument("--features: only the label may follow *, which "
                                "means all other columns");
+  if (rest)
+    LS_RETURN_IF_ERROR(choose_known(files, table, request->classes, choice));
+  if (features->count == 0) {
+    LS_RETURN_IF_ERROR(guess_label(files, table, request, choice));
+  } else {
+    LS_RETURN_IF_ERROR(find_labels(files, table, request, choice));
+  }
   if (named > 0 && features->items[0].typed) choice->type = &features->items[0];
-  for (size_t i = 0; rest && i < table->count; ++i) {
+  const bool is_known = choice->count > 0;
+  for (size_t i = 0; rest && !is_known && i < table->count; ++i) {
     if (!is_label(choice, i)) choice->items[choice->count++] = i;
   }
-  if (rest) order_columns(places, known, choice);
   for (size_t i = 0; !rest && i < named; ++i)
     LS_RETURN_IF_ERROR(cli_sheet_find(files, table, features->items[i].name,
                                       &choice->items[choice->count++]));
-  if (choice->count > 0)
-    return keep_columns(table, choice, request->classes);
+  if (choice->count > 0) return keep_columns(table, choice, request->classes);
   return ls_invalid_argument(
       "'%s' has one column, '%s'; examples need others besides the label",
       files->first, table->columns[choice->labels[0]].name);
@@ -285,11 +278,12 @@ static ls_status refuse_texts(const cli_files *files, const cli_sheet *table,
       table->columns[item].name, files->first, table->columns[item].name);
 }
 
-// Chooses the type of examples: the flag's, u8 for pixels, else f32.
+// Chooses the type of examples: the flag's, u8 for pixels, else f32, with a
+// scale if they are bytes in the training, but not all whole.
 static ls_status choose_dtype(const cli_files *files, const cli_sheet *table,
                               const size_t *items, size_t count,
                               const cli_feature *type, cli_classes *classes,
-                              ls_dtype *out) {
+                              ls_convert_options *out_scaling, ls_dtype *out) {
   *out = type != NULL ? type->dtype : LS_DTYPE_F32;
   if (type != NULL && type->image)
     return ls_invalid_argument("--features: a column of a CSV file holds no "
@@ -308,6 +302,8 @@ static ls_status choose_dtype(const cli_files *files, const cli_sheet *table,
     LS_RETURN_IF_ERROR(look_for_pixels(table, items, count, &pixels));
   pixels = cli_are_bytes(classes, pixels);
   if (type == NULL && whole && pixels) *out = LS_DTYPE_U8;
+  // The training scales bytes so.
+  if (type == NULL && !whole && pixels) out_scaling->scale = 1.0 / 255;
   return ls_ok();
 }
 
@@ -330,7 +326,8 @@ static ls_status find_classes(const cli_files *files, const cli_sheet *table,
 
 // Returns true if labels that look like numbers are names of classes: a file
 // may have only those of 1, 2 and 3b that do. A whole number is the class of
-// this number if no class is called so.
+// this number if no class is called so. In JSON names are no numbers, which are
+// refused then.
 static bool are_names(const cli_sheet *table, size_t label,
                       const cli_classes *classes) {
   const ls_dtype dtype = table->columns[label].dtype;
@@ -342,7 +339,7 @@ static bool are_names(const cli_sheet *table, size_t label,
     (void)strtoll(name.data, &end, 10);
     any |= name.size > 0 && end == (const char *)name.data + name.size;
   }
-  return any && !table->is_json;
+  return any;
 }
 
 // Chooses the type of labels: numbers, or texts of classes.
@@ -598,6 +595,7 @@ static ls_status pair_columns(const cli_files *files,
                               const cli_pair_request *request, cli_sheet *table,
                               ls_dataset **out) {
   ls_dtype dtype = LS_DTYPE_NONE;
+  ls_convert_options scaling = {0};
   CLI_OWN_ARRAY_OR_RETURN(size_t, items, table->count + CLI_MOST_FEATURES);
   table_choice found = {.items = items};
   LS_RETURN_IF_ERROR(cli_sheet_one_hot(files, request, table));
@@ -609,7 +607,7 @@ static ls_status pair_columns(const cli_files *files,
   LS_RETURN_IF_ERROR(check_labels(table, &choice));
   LS_RETURN_IF_ERROR(check_texts(table, items, count));
   LS_RETURN_IF_ERROR(choose_dtype(files, table, items, count, type,
-                                  request->classes, &dtype));
+                                  request->classes, &scaling, &dtype));
   const int64_t numbers = count_numbers(table, items, count);
   LS_RETURN_IF_ERROR(check_count(files, type, dtype, numbers));
   CLI_OWN(cli_class_list, list) = NULL;
@@ -629,6 +627,7 @@ static ls_status pair_columns(const cli_files *files,
   pairing.classes = cli_give(&list);
   const ls_status status = read_pairs(files, table, &choice, &rows, &pairing);
   *out = cli_pair(rows, &pairing);
+  if (scaling.scale != 0) *out = ls_dataset_convert(*out, 0, &scaling);
   LS_RETURN_IF_ERROR(status);
   LS_RETURN_IF_ERROR(ls_dataset_status(*out));
   // Examples of a given shape may be images, which are resized.

@@ -56,6 +56,10 @@ static ls_status read_first(const char *path, char *room,
   CLI_OWN(FILE, file) = NULL;
   LS_RETURN_IF_ERROR(cli_open_file(path, &file));
   room[fread(room, 1, LOOK_BYTES, file)] = '\0';
+  if (strncmp(room, "\x1f\x8b", 2) == 0)
+    return ls_invalid_argument("'%s' is packed: unpack it by gunzip", path);
+  if (strncmp(room, "PK\003\004", 4) == 0)
+    return ls_invalid_argument("'%s' is a zip file, no CSV", path);
   room += strncmp(room, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
   *out_first = room + strspn(room, "\r\n");
   return **out_first != '\0' ? ls_ok()
@@ -90,7 +94,9 @@ static ls_status look_at_rows(const char *path, cli_sheet *out) {
   bool guessed = false;
   const char *second = end + strspn(end, "\r\n");
   out->header = is_header(first, second, out->delimiter, &guessed);
-  if (guessed && *second != '\0') tell_header(path);
+  if (out->header && *second == '\0')
+    return ls_invalid_argument("'%s' has no row, but a line of names", path);
+  if (guessed) tell_header(path);
   return ls_ok();
 }
 

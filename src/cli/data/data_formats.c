@@ -20,6 +20,17 @@ static bool is_record(const unsigned char *head, size_t size,
   return file_size >= 16 && length <= (uint64_t)file_size - 16;
 }
 
+// Returns true for an object with a member, perhaps after a byte order mark.
+static bool is_json(const unsigned char *head, size_t size, int64_t file_size) {
+  static const char spaces[] = " \t\r\n";
+  char text[32] = "";
+  (void)file_size;
+  memcpy(text, head, size < sizeof(text) - 1 ? size : sizeof(text) - 1);
+  const char *at = text + (strncmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0);
+  at += strspn(at, spaces);
+  return *at == '{' && *(at + 1 + strspn(at + 1, spaces)) == '"';
+}
+
 static bool is_idx(const unsigned char *head, size_t size, int64_t file_size) {
   (void)file_size;
   return size >= 4 && head[0] == 0 && head[1] == 0 && head[2] >= 8 &&
@@ -166,7 +177,7 @@ static const cli_format formats[] = {
     {.name = "lines of JSON",
      .kind = ".jsonl",
      .ends = {".jsonl", ".ndjson"},
-     .magics = {"{\""},
+     .is_head = is_json,
      .has_features = true,
      .open = cli_json_lines,
      .open_pairs = cli_json_pairs},

@@ -18,9 +18,16 @@ typedef struct member {
   int64_t items;  // Number of items of an array.
 } member;
 
-static bool is_named(const member *found, const char *name) {
-  return found->key_size == strlen(name) &&
-         memcmp(found->key, name, found->key_size) == 0;
+// Finds a name, first at `from`: members mostly come in the same order. Returns
+// `count` if there is none.
+static size_t find_name(char *const *names, size_t count, size_t from,
+                        const char *key, size_t size) {
+  for (size_t i = 0; i < count; ++i) {
+    const size_t at = from + i < count ? from + i : from + i - count;
+    if (strncmp(names[at], key, size) == 0 && names[at][size] == '\0')
+      return at;
+  }
+  return count;
 }
 
 // Takes the next member of a line; `*out_more` is false after the last one.
@@ -43,7 +50,8 @@ static ls_status next_member(cli_cursor *c, bool is_first, member *out,
   return c->at == c->end ? ls_ok() : cli_cursor_error(c, "the line's end");
 }
 
-// Copies a line, since numbers are read up to a terminating zero.
+// Copies a line, since numbers are read up to a terminating zero, and skips a
+// byte order mark.
 static ls_status copy_line(ls_nest element, int64_t number, char **out_text,
                            cli_cursor *out) {
   const ls_bytes *line = ls_array_data(ls_nest_as_array(element));
@@ -52,6 +60,7 @@ static ls_status copy_line(ls_nest element, int64_t number, char **out_text,
   *out_text = text;
   *out = (cli_cursor){
       .text = text, .at = text, .end = text + line->size, .lines = number};
+  if (strncmp(text, "\xef\xbb\xbf", 3) == 0) out->at += 3;
   return ls_ok();
 }
 
@@ -80,8 +89,10 @@ static ls_status take_text(const char *name, const cli_cursor *value,
     return ls_invalid_argument("column '%s' is %.*s, expected a text", name,
                                size < 80 ? (int)size : 80, value->at);
   CLI_OWN_ARRAY_OR_RETURN(char, text, size + 1);
-  cli_json_copy(&(cli_member){.value = value->at, .value_size = size}, text,
-                size + 1);
+  if (!cli_json_copy(&(cli_member){.value = value->at, .value_size = size},
+                     text, size + 1))
+    return cli_cursor_error(value, "a text without \\u0000 and without half "
+                                   "of a surrogate pair");
   const ls_bytes bytes = {text, strlen(text)};
   return ls_array_create_copy(LS_DTYPE_STRING, LS_SCALAR, &bytes, out);
 }
@@ -108,14 +119,17 @@ static ls_status read_line(const json_rows *self, ls_nest element,
   member found = {0};
   CLI_OWN_MEMORY(char, text) = NULL;
   LS_RETURN_IF_ERROR(copy_line(element, number, &text, &c));
+  size_t next = 0;
   for (bool first = true, more = true;; first = false) {
     LS_RETURN_IF_ERROR(next_member(&c, first, &found, &more));
     if (!more) break;
-    for (size_t i = 0; i < self->count; ++i)
-      if (is_named(&found, self->names[i]))
-        LS_RETURN_IF_ERROR(ls_status_annotate(
-            take_value(self->names[i], self->types[i], found.value, &items[i]),
-            "at line %lld", (long long)number + 1));
+    const size_t i =
+        find_name(self->names, self->count, next, found.key, found.key_size);
+    if (i == self->count) continue;
+    LS_RETURN_IF_ERROR(ls_status_annotate(
+        take_value(self->names[i], self->types[i], found.value, &items[i]),
+        "at line %lld", (long long)number + 1));
+    next = i + 1 < self->count ? i + 1 : 0;
   }
   for (size_t i = 0; i < self->count; ++i)
     if (items[i] == NULL)
@@ -163,15 +177,15 @@ static bool rows_fill(const cli_files *files, const cli_sheet *table,
   self->file = cli_copy_text(files->text, strlen(files->text));
   if (self->names == NULL || self->types == NULL || self->file == NULL)
     return false;
-  for (size_t i = 0; i < self->count; ++i) {
-    size_t at = 0;
-    while (strcmp(table->columns[at].name, columns[i].name) != 0)
-      ++at;
+  for (size_t i = 0, at = 0; i < self->count; ++i) {
+    const char *name = columns[i].name;
+    at = find_name(table->names, table->count, at, name, strlen(name));
     const int64_t width = table->widths[at];
     self->types[i] =
         (ls_type){columns[i].dtype, width > 0 ? LS_SHAPE(width) : LS_SCALAR};
-    self->names[i] = cli_copy_text(columns[i].name, strlen(columns[i].name));
+    self->names[i] = cli_copy_text(name, strlen(name));
     if (self->names[i] == NULL) return false;
+    at = at + 1 < table->count ? at + 1 : 0;
   }
   return true;
 }
@@ -220,17 +234,19 @@ static ls_status take_columns(cli_cursor c, bool is_first, cli_sheet *out) {
     LS_RETURN_IF_ERROR(cli_sheet_make(out, (size_t)count));
   }
   bool more = true;
-  for (size_t at = 0;; ++at) {
+  for (size_t at = 0, next = 0;; ++at) {
     LS_RETURN_IF_ERROR(next_member(&c, at == 0, &found, &more));
     if (!more) return ls_ok();
-    for (size_t i = 0; !is_first && i < out->count; ++i) {
-      if (!is_named(&found, out->names[i])) continue;
-      LS_RETURN_IF_ERROR(guess_type(&found, &dtype));
-      if (out->columns[i].dtype == LS_DTYPE_I64 && dtype == LS_DTYPE_F32)
-        out->columns[i].dtype = dtype;
-    }
-    if (!is_first) continue;
+    const size_t i = is_first ? at
+                              : find_name(out->names, out->count, next,
+                                          found.key, found.key_size);
+    if (i == out->count) continue;
     LS_RETURN_IF_ERROR(guess_type(&found, &dtype));
+    next = i + 1 < out->count ? i + 1 : 0;
+    if (!is_first && out->columns[i].dtype == LS_DTYPE_I64 &&
+        dtype == LS_DTYPE_F32)
+      out->columns[i].dtype = dtype;
+    if (!is_first) continue;
     out->columns[at].name = out->names[at] =
         cli_copy_text(found.key, found.key_size);
     if (out->names[at] == NULL) return ls_out_of_memory();
@@ -265,5 +281,6 @@ ls_status cli_sheet_open_json(const cli_files *files, cli_sheet *out) {
   LS_RETURN_IF_ERROR(
       ls_status_annotate(look_at_lines(files, out), "of '%s'", files->first));
   out->guessed = cli_json_rows(files, out, out->columns, out->count);
-  return ls_dataset_status(out->guessed);
+  return ls_status_annotate(ls_dataset_status(out->guessed), "of '%s'",
+                            files->first);
 }

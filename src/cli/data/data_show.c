@@ -93,6 +93,9 @@ static void print_array(const ls_array *array, char *text, size_t size) {
     } else if (ls_dtype_is_float(dtype)) {
       used += (size_t)snprintf(text + used, size - used, "%s%g", before,
                                ls_array_f64(array, i));
+    } else if (dtype == LS_DTYPE_U64) {
+      used += (size_t)snprintf(text + used, size - used, "%s%llu", before,
+                               (unsigned long long)ls_array_i64(array, i));
     } else {
       used += (size_t)snprintf(text + used, size - used, "%s%lld", before,
                                (long long)ls_array_i64(array, i));
@@ -120,7 +123,9 @@ static void print_element(int64_t number, ls_nest element) {
       print_array(array, text, count > 2 ? 80 : sizeof(text));
     else
       ls_nest_print(item, text, sizeof(text));
-    printf(" %s%s%s", key != NULL ? key : "", key != NULL ? "=" : "", text);
+    putchar(' ');
+    if (key != NULL) cli_print_clean(key);
+    printf("%s%s", key != NULL ? "=" : "", text);
   }
   printf("%s\n", shown < count ? " ..." : "");
 }

@@ -361,6 +361,12 @@ static int run_session(const train_flags *flags, session *run) {
   const ls_model_type *type = cli_find_model("train", run->config.model);
   if (type == NULL) return CLI_USAGE;
   char model[PATH_MAX], data[PATH_MAX], test[PATH_MAX], warm[PATH_MAX];
+  if (strcmp(run->config.data, "-") == 0 ||
+      strcmp(run->config.test, "-") == 0) {
+    (void)cli_refuse("train", "--data and --test are files, which a run reads "
+                              "again: - is for eval and predict");
+    return CLI_USAGE;
+  }
   run->run_folder = resumes_in_place(flags) ? flags->resume : flags->run_folder;
   run->data = run->config.data;
   run->test_data = run->config.test;

@@ -184,7 +184,7 @@ void ls_csv_split(char *row, size_t size, char delimiter, ls_csv_field *fields,
 // ---- Values ----------------------------------------------------------------
 static bool is_space(char c) { return c == ' ' || c == '\t'; }
 
-static ls_bytes trim_field(const ls_csv_field *field) {
+ls_bytes ls_csv_trim(const ls_csv_field *field) {
   const char *at = field->text, *end = at + field->size;
   while (at < end && is_space(*at))
     ++at;
@@ -311,7 +311,7 @@ static bool read_bool(ls_bytes text, void *out) {
 }
 
 bool ls_csv_read(const ls_csv_field *field, ls_dtype dtype, void *out) {
-  const ls_bytes text = trim_field(field);
+  const ls_bytes text = ls_csv_trim(field);
   double value = 0;
   float narrow = 0;
   if (dtype == LS_DTYPE_BOOL) return read_bool(text, out);
@@ -336,7 +336,7 @@ bool ls_csv_read(const ls_csv_field *field, ls_dtype dtype, void *out) {
 }
 
 ls_dtype ls_csv_kind(const ls_csv_field *field) {
-  const ls_bytes text = trim_field(field);
+  const ls_bytes text = ls_csv_trim(field);
   int64_t integer = 0;
   double number = 0;
   float narrow = 0;

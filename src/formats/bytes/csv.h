@@ -38,6 +38,9 @@ typedef struct ls_csv_field {
 void ls_csv_split(char *row, size_t size, char delimiter, ls_csv_field *fields,
                   size_t room, size_t *out_count);
 
+// Returns the text without spaces and tabs around it.
+ls_bytes ls_csv_trim(const ls_csv_field *field);
+
 // Reads a field as one value: a number within the bounds of an integer type, a
 // float ("nan", "inf"), or for bool 0, 1, true, false in any letters. Ignores
 // spaces around it. Not for strings. Returns false if it is no such value.

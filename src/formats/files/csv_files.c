@@ -73,6 +73,25 @@ static ls_status split_row(const csv_decoder *self, char *row, size_t size,
   return ls_ok();
 }
 
+// Splits a line of names, without the spaces around those that have no quotes.
+static ls_status split_names(const csv_decoder *self, const ls_file *file,
+                             char *row, size_t size, ls_csv_field **out_fields,
+                             size_t *out_count) {
+  LS_RETURN_IF_ERROR(split_row(self, row, size, out_fields, out_count));
+  for (size_t i = 0; i < *out_count; ++i) {
+    ls_csv_field *field = &(*out_fields)[i];
+    if (field->quoted) continue;
+    if (memchr(field->text, '\r', field->size) != NULL)
+      return ls_invalid_argument(
+          "'%s' line 1 has a CR without LF: end lines by LF, or CR LF",
+          file->path);
+    const ls_bytes text = ls_csv_trim(field);
+    field->text = text.data;
+    field->size = text.size;
+  }
+  return ls_ok();
+}
+
 // Reads the bytes from `from` to `to` of a file; the caller owns them.
 static ls_status read_bytes(const csv_decoder *self, const ls_file *file,
                             int64_t from, int64_t to, char **out) {
@@ -103,8 +122,8 @@ static ls_status check_csv(const ls_record_decoder *decoder,
   const int64_t end = source->offsets.items[0];
   LS_RETURN_IF_ERROR(read_bytes(self, source->file, 0, end, &row));
   const size_t lead = ls_csv_lead(row, (size_t)end);
-  LS_RETURN_IF_ERROR(
-      split_row(self, row + lead, (size_t)end - lead, &fields, &count));
+  LS_RETURN_IF_ERROR(split_names(self, source->file, row + lead,
+                                 (size_t)end - lead, &fields, &count));
   if (!same_names(self, fields, count))
     return ls_invalid_argument(
         "'%s' has other columns than the files before it: %zu names in its "
@@ -148,7 +167,8 @@ static ls_status bad_field(const csv_column *column, const ls_record_at *at,
                           "out (from the command: --features), or set the "
                           "column's value of missing fields"
       : column->guessed ? ", as in the first rows; set the type of the column"
-                        : "");
+      : column->dtype == LS_DTYPE_U8 ? LS_BYTES_HINT "*=f32,LABEL'"
+                                     : "");
 }
 
 static ls_status read_field(const csv_column *column, const ls_record_at *at,
@@ -334,8 +354,15 @@ static ls_status choose_columns(csv_decoder *self, const ls_map *places,
   for (size_t i = 0; i < count; ++i) {
     size_t place = i;
     if (options->num_columns == 0) {
-      add_column(self, self->fields[i].text, self->fields[i].size, NULL, i,
-                 &room);
+      const ls_csv_field *field = &self->fields[i];
+      const size_t first =
+          (uintptr_t)ls_map_find(places, field->text, field->size);
+      if (first != i + 1)
+        return ls_invalid_argument(
+            "columns %zu and %zu of '%s' have the same name, '%.*s'", first,
+            i + 1, path, (int)(field->size < 60 ? field->size : 60),
+            field->text);
+      add_column(self, field->text, field->size, NULL, i, &room);
       continue;
     }
     const ls_csv_column *wanted = &options->columns[i];
@@ -394,8 +421,8 @@ static ls_status read_names(csv_decoder *self, const ls_file *file,
                                file->path);
   const int64_t from = offsets->items[0], to = offsets->items[1];
   LS_RETURN_IF_ERROR(read_bytes(self, file, from, to, &self->names));
-  return split_row(self, self->names, (size_t)(to - from), &self->fields,
-                   &self->num_fields);
+  return split_names(self, file, self->names, (size_t)(to - from),
+                     &self->fields, &self->num_fields);
 }
 
 // Numbers the items: one per column, and one for all stacked columns.

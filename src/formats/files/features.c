@@ -253,9 +253,10 @@ static ls_status read_integers(const reading *in, size_t count, char *to,
   for (size_t i = 0; i < count && i < *values; ++i) {
     if (store_integer(dtype, room[i], to + i * ls_dtype_size(dtype))) continue;
     return ls_invalid_argument(
-        LS_RECORD_FORMAT ": feature '%s' has %lld, which is no %s",
+        LS_RECORD_FORMAT ": feature '%s' has %lld, which is no %s%s",
         LS_RECORD_ARGUMENTS(in->place), in->self->wanted.name,
-        (long long)room[i], ls_dtype_name(dtype));
+        (long long)room[i], ls_dtype_name(dtype),
+        dtype == LS_DTYPE_U8 ? LS_BYTES_HINT "FEATURE=i64,LABEL'" : "");
   }
   return ls_ok();
 }

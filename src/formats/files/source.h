@@ -16,6 +16,11 @@
 #include "lockstep/files.h"
 
 // ---- Files -----------------------------------------------------------------
+// Ends a message about a number that is no byte: how the command reads it.
+#define LS_BYTES_HINT                                                          \
+  "; the command takes whole numbers as bytes where the first ones of the "    \
+  "training are: train with --features '"
+
 typedef struct ls_source_file {
   ls_object object;
   ls_allocator *allocator;

@@ -1,0 +1,161 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# Data for a run are taken as those of its training: columns by their names,
+# numbers as bytes, labels as names of classes, tokens as classes.
+
+# shellcheck source=tests/support/cli.sh
+. "$(dirname "$0")/../support/cli.sh"
+rm -rf runs served ./*.csv ./*.jsonl ./*.npz ./*.npy ./*.gz
+
+# trains NAME ARGUMENT...: into runs/NAME.
+trains() {
+  name=$1
+  shift
+  "$lockstep" train --model tiny --batch-size 8 --epochs 4 --quiet \
+    --run-dir "runs/$name" "$@" >out.txt 2>err.txt || fail "train $*"
+}
+# predicts RUN FILE: to out.txt.
+predicts() {
+  "$lockstep" predict "$1" --data "$2" >out.txt 2>err.txt ||
+    fail "predict $1 --data $2"
+}
+# same RUN FILE: is predicted as answers.txt.
+same() {
+  predicts "$1" "$2"
+  cmp -s out.txt answers.txt || fail "predict $1 --data $2 differs"
+}
+
+# ---- Columns -----------------------------------------------------------------
+awk 'BEGIN {
+  print "a,b,label"
+  for (i = 0; i < 40; ++i)
+    printf "%d.5,%d.25,%s\n", i % 7, i * 3 % 5, (i % 7 > 3) ? "cat" : "dog"
+}' >base.csv
+trains base --data base.csv
+head -n 5 base.csv | cut -d , -f 1,2 >two.csv
+predicts runs/base two.csv
+cp out.txt answers.txt
+# Others are left out, wherever they stand.
+awk -F , '{ print NR == 1 ? "id,b,note,a" : NR "," $2 ",text," $1 }' two.csv >more.csv
+awk -F , 'NR > 1 { print "{\"zz\":\"text\",\"b\":" $2 ",\"a\":" $1 "}" }' two.csv \
+  >more.jsonl
+sed 's/,/ , /; s/^/ /' two.csv >spaces.csv
+same runs/base more.csv
+same runs/base more.jsonl
+same runs/base spaces.csv
+"$lockstep" export runs/base --out served >out.txt 2>err.txt || fail "export"
+same served more.csv
+# One that is missing is no other's place.
+sed 's/^a,b/c,a/' base.csv >other.csv
+sed 's/"a":/"c":/' more.jsonl >other.jsonl
+cut -d , -f 1,2 other.csv >bare.csv
+ends 1 "'other.csv' has no column 'b'; it has c, a, label" eval runs/base \
+  --data other.csv
+ends 1 "'bare.csv' has no column 'b'; it has c, a" predict runs/base \
+  --data bare.csv
+ends 1 "'other.jsonl' has no column 'a'" predict runs/base --data other.jsonl
+ends 1 "'bare.csv' has no column 'b'" predict served --data bare.csv
+ends 1 "'other.csv' has no column 'b'" train --model tiny --data base.csv \
+  --test other.csv --quiet --run-dir runs/other
+# A label of another name is found if it alone is left.
+sed 's/label/kind/' base.csv >kind.csv
+sed 's/label/kind/; s/$/,1/; 1s/,1$/,id/' base.csv >kinds.csv
+"$lockstep" eval runs/base --data kind.csv >out.txt 2>err.txt || fail "eval kind"
+ends 1 "'kinds.csv' has more than one column besides the training's examples" \
+  eval runs/base --data kinds.csv
+ends 1 "'two.csv' has no column besides the training's examples" eval \
+  runs/base --data two.csv
+# A space before a name hides no label.
+awk -F , '{ print NR == 1 ? "a, label, b" : $1 "," $3 "," $2 }' base.csv >space.csv
+trains space --data space.csv
+grep -qF '"columns":"a\nb"' runs/space/config.json || fail "a space in a header"
+# Names that are no names.
+printf 'a,b,a\n1,2,cat\n' >twice.csv
+printf 'a,b,label\r1,2,cat\r' >returns.csv
+printf 'a,b,label\n' >names.csv
+ends 1 "columns 1 and 3 of 'twice.csv' have the same name, 'a'" data twice.csv
+ends 1 "'returns.csv' line 1 has a CR without LF" data returns.csv
+ends 1 "'names.csv' has no row, but a line of names" data names.csv
+gzip -c base.csv >base.csv.gz
+printf 'PK\003\004' >zip.csv
+ends 1 "'base.csv.gz' is packed: unpack it by gunzip" data base.csv.gz
+ends 1 "'zip.csv' is a zip file" data zip.csv
+ends 2 "- is for eval and predict" train --model tiny --data - --quiet <base.csv
+
+# ---- Bytes -------------------------------------------------------------------
+awk 'BEGIN {
+  print "a,b,label"
+  for (i = 0; i < 40; ++i)
+    print i * 37 % 256 "," i * 91 % 256 "," (i * 37 % 256 > 120)
+}' >bytes.csv
+trains bytes --data bytes.csv
+printf 'a,b\n200,55\n' >whole.csv
+printf 'a,b\n200.0,55.0\n' >point.csv
+printf 'a,b\n200,55\n1,2.5\n' >mixed.csv
+printf '{"a":200.0,"b":55}\n' >point.jsonl
+predicts runs/bytes whole.csv
+cp out.txt answers.txt
+same runs/bytes point.csv
+same runs/bytes point.jsonl
+predicts runs/bytes mixed.csv
+head -n 1 out.txt | cmp -s - answers.txt || fail "a fraction changes other rows"
+printf 'a,b\n200,55\n300,2\n' >large.csv
+"$lockstep" predict runs/bytes --data large.csv >out.txt 2>err.txt &&
+  fail "300 is a byte"
+grep -qF "'300' is no u8; the command takes whole numbers as bytes" err.txt ||
+  fail "300 without a hint"
+
+# ---- Names of classes that are numbers ---------------------------------------
+awk 'BEGIN {
+  split("1 2 3b", name, " ")
+  for (i = 0; i < 30; ++i)
+    print "{\"a\":" i % 3 ".5,\"kind\":\"" name[i % 3 + 1] "\"}"
+}' >kinds.jsonl
+trains kinds --data kinds.jsonl --label kind
+printf '{"a":0.5,"kind":1}\n' >one.jsonl
+ends 1 "column 'kind' is 1, expected a text" eval runs/kinds --data one.jsonl
+
+# ---- Lines of JSON -----------------------------------------------------------
+printf '{"a":0.5,"kind":"x"}\n{"a":0.5,"kind":"a\\u0000b"}\n' >zero.jsonl
+printf '{"a":0.5,"kind":"x"}\n{"a":0.5,"kind":"\\ud800"}\n' >half.jsonl
+printf '{"a":1,"a":2}\n' >twice.jsonl
+for name in zero half; do
+  ends 1 "at line 2, byte 17: expected a text without" train --model tiny \
+    --data $name.jsonl --quiet --run-dir runs/$name
+done
+ends 1 "'twice.jsonl'" data twice.jsonl
+{
+  printf '\357\273\277'
+  sed 's/{/ { /' more.jsonl
+} >marked.jsonl
+predicts runs/base two.csv
+cp out.txt answers.txt
+same runs/base marked.jsonl
+"$lockstep" predict runs/base --data - <marked.jsonl >out.txt 2>err.txt ||
+  fail "lines of JSON on standard input"
+cmp -s out.txt answers.txt || fail "lines of JSON on standard input differ"
+
+# ---- What is shown -----------------------------------------------------------
+{
+  printf '\223NUMPY\001\000\166\000'
+  printf '%-117s\n' "{'descr': '<u8', 'fortran_order': False, 'shape': (1,), }"
+  printf '\377\377\377\377\377\377\377\377'
+} >most.npy
+"$lockstep" data most.npy >out.txt 2>err.txt || fail "data most.npy"
+grep -qF '0: 18446744073709551615' out.txt || fail "an unsigned number"
+# No control character of a name reaches a terminal.
+printf 'a\033[31mb,name,label\n1,x,2\n' >escape.csv
+header='{"a\u001b[31m":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'
+{
+  printf '\100\000\000\000\000\000\000\000%-64s' "$header"
+  printf '\000\000\000\000'
+} >escape.safetensors
+for words in "data escape.csv" "checkpoint show escape.safetensors"; do
+  # shellcheck disable=SC2086
+  "$lockstep" $words >out.txt 2>err.txt || fail "$words"
+  grep -qF 'a?[31m' out.txt || fail "$words has no name"
+  grep -q "$(printf '\033')" out.txt && fail "$words has a control character"
+done
+
+exit $failed
