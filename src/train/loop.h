@@ -188,19 +188,18 @@ void ls_loop_add_means(const ls_loop *loop, int64_t k, ls_run_means *means);
 // since the last line, and closes files.
 LS_MUST_USE ls_status ls_loop_close_lines(ls_loop *loop);
 
-// Types of the run's own hooks; their state is the loop.
-extern const ls_hook_type ls_lines_of_steps;
-extern const ls_hook_type ls_lines_of_rest;  // Lines after an epoch.
-extern const ls_hook_type ls_lines_of_tests;
+// The hook before the caller's, whose state is the loop: lines and reports of
+// steps (own_reports.c).
 extern const ls_hook_type ls_reports_of_steps;
-extern const ls_hook_type ls_reports_at_end;     // Reports at the end of an
-                                                 // epoch.
-extern const ls_hook_type ls_reports_of_epochs;  // Calls the reporter.
-extern const ls_hook_type ls_reports_of_stop;
-extern const ls_hook_type ls_saver_of_steps;
-extern const ls_hook_type ls_saver_of_tests;  // Saves after evaluations and at
-                                              // the run's end.
-extern const ls_hook_type ls_tests_of_epochs;
-extern const ls_hook_type ls_stop_of_tests;  // Counts for `stop_early`.
+// Parts of the hook after the caller's (own_saver.c). At an epoch's end: writes
+// the steps' last line and the weights, and stops the epoch's time; then, after
+// an evaluation, if there was one, writes its line, and reports the epoch.
+LS_MUST_USE ls_status ls_loop_log_epoch(ls_loop *loop);
+LS_MUST_USE ls_status ls_loop_log_test(ls_loop *loop);
+void ls_loop_report_epoch(ls_loop *loop);
+// At the run's end: writes the last line, and reports an epoch that was
+// stopped; then reports the stop.
+LS_MUST_USE ls_status ls_loop_log_rest(ls_loop *loop);
+void ls_loop_report_stop(ls_loop *loop);
 
 #endif  // LS_TRAIN_LOOP_H_

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hooks that report progress: lines of metrics.jsonl, event files, and the
-// caller's reporter.
+// Reports progress: lines of metrics.jsonl, event files, and the caller's
+// reporter.
 #include <math.h>
 
 #include "base/memory/own.h"
@@ -212,33 +212,6 @@ static ls_status log_sum(ls_loop *loop) {
   return ls_run_folder_log_sum(&loop->folder, steps, sum);
 }
 
-static void count_lines(ls_loop *loop) {
-  for (int64_t k = 0; k < loop->made; ++k)
-    ls_loop_add_means(loop, k, &loop->lines);
-}
-
-static ls_status lines_after_steps(void *state, ls_run_context *context,
-                                   ls_nest results) {
-  ls_loop *loop = state;
-  (void)context, (void)results;
-  count_lines(loop);
-  LS_RETURN_IF_ERROR(log_sum(loop));  // Before means, as at an epoch's end.
-  return loop->lines.steps == loop->plan.options.log_every ? log_lines(loop)
-                                                           : ls_ok();
-}
-
-static ls_status lines_after_failure(void *state, ls_status status) {
-  ls_loop *loop = state;
-  if (loop->is_ahead) count_lines(loop);
-  return status;
-}
-
-const ls_hook_type ls_lines_of_steps = {.name = "",
-                                        .after_create_session = open_events,
-                                        .before_run = lines_before_steps,
-                                        .after_run = lines_after_steps,
-                                        .run_failed = lines_after_failure};
-
 static ls_status log_weights(ls_loop *loop, int64_t step) {
   LS_OWN_MEMORY(ls_runtime_allocator(loop->runtime), ls_variable *, variables) =
       NULL;
@@ -249,42 +222,13 @@ static ls_status log_weights(ls_loop *loop, int64_t step) {
   return ls_run_events_log_weights(&loop->events, NULL, variables, count, step);
 }
 
-static ls_status lines_after_rest(void *state, ls_run_context *context,
-                                  ls_nest results) {
-  ls_loop *loop = state;
-  (void)results;
-  if (!ls_loop_epoch_is_over(loop)) return ls_ok();
-  LS_RETURN_IF_ERROR(log_lines(loop));
-  return log_weights(loop, context->steps);
-}
-
-static ls_status lines_end_rest(void *state, ls_run_context *context) {
-  (void)context;
-  return log_lines(state);
-}
-
-const ls_hook_type ls_lines_of_rest = {
-    .name = "", .after_run = lines_after_rest, .end = lines_end_rest};
-
-static ls_status log_test(void *state, ls_run_context *context) {
-  ls_loop *loop = state;
-  (void)context;
+ls_status ls_loop_log_test(ls_loop *loop) {
   if (loop->tested == loop->logged_test) return ls_ok();
   loop->logged_test = loop->tested;
   ls_train_report report = describe(loop, NULL, 0);
   describe_test(loop, &report);
   return log_report(loop, &report);
 }
-
-static ls_status lines_after_tests(void *state, ls_run_context *context,
-                                   ls_nest results) {
-  (void)results;
-  return log_test(state, context);
-}
-
-const ls_hook_type ls_lines_of_tests = {.name = "",
-                                        .after_create_session = log_test,
-                                        .after_run = lines_after_tests};
 
 ls_status ls_loop_close_lines(ls_loop *loop) {
   const ls_status status = log_lines(loop);
@@ -297,6 +241,11 @@ static void show_report(const ls_loop *loop) {
   if (o->report != NULL) o->report(o->report_user, &loop->report);
 }
 
+static void count_lines(ls_loop *loop) {
+  for (int64_t k = 0; k < loop->made; ++k)
+    ls_loop_add_means(loop, k, &loop->lines);
+}
+
 static void report_steps(ls_loop *loop) {
   for (int64_t k = 0; k < loop->made; ++k) {
     ls_loop_add_means(loop, k, &loop->reports);
@@ -307,49 +256,46 @@ static void report_steps(ls_loop *loop) {
 
 static ls_status reports_after_steps(void *state, ls_run_context *context,
                                      ls_nest results) {
+  ls_loop *loop = state;
   (void)context, (void)results;
-  report_steps(state);
+  count_lines(loop);
+  LS_RETURN_IF_ERROR(log_sum(loop));  // Before means, as at an epoch's end.
+  if (loop->lines.steps == loop->plan.options.log_every)
+    LS_RETURN_IF_ERROR(log_lines(loop));
+  report_steps(loop);
   return ls_ok();
 }
 
 static ls_status reports_after_failure(void *state, ls_status status) {
   ls_loop *loop = state;
-  if (loop->is_ahead) report_steps(loop);
+  if (!loop->is_ahead) return status;
+  count_lines(loop);
+  report_steps(loop);
   return status;
 }
 
 const ls_hook_type ls_reports_of_steps = {.name = "",
+                                          .after_create_session = open_events,
+                                          .before_run = lines_before_steps,
                                           .after_run = reports_after_steps,
                                           .run_failed = reports_after_failure};
 
-// Stops the epoch's time before the evaluation, which does not count.
-static ls_status reports_after_end(void *state, ls_run_context *context,
-                                   ls_nest results) {
-  ls_loop *loop = state;
-  (void)context, (void)results;
-  if (ls_loop_epoch_is_over(loop))
-    loop->report = describe(loop, &loop->reports, 0);
+ls_status ls_loop_log_epoch(ls_loop *loop) {
+  LS_RETURN_IF_ERROR(log_lines(loop));
+  LS_RETURN_IF_ERROR(log_weights(loop, ls_loop_steps(loop)));
+  // Stops the epoch's time before the evaluation, which does not count.
+  loop->report = describe(loop, &loop->reports, 0);
   return ls_ok();
 }
 
-const ls_hook_type ls_reports_at_end = {.name = "",
-                                        .after_run = reports_after_end};
-
-static ls_status reports_after_epochs(void *state, ls_run_context *context,
-                                      ls_nest results) {
-  ls_loop *loop = state;
-  (void)results;
-  if (!ls_loop_epoch_is_over(loop)) return ls_ok();
-  if (loop->tested == context->steps) describe_test(loop, &loop->report);
+void ls_loop_report_epoch(ls_loop *loop) {
+  if (loop->tested == ls_loop_steps(loop)) describe_test(loop, &loop->report);
   loop->report.epoch_end = true;
   show_report(loop);
-  return ls_ok();
 }
 
-// Reports an epoch that was stopped.
-static ls_status reports_end_epochs(void *state, ls_run_context *context) {
-  ls_loop *loop = state;
-  (void)context;
+ls_status ls_loop_log_rest(ls_loop *loop) {
+  LS_RETURN_IF_ERROR(log_lines(loop));
   if (!ls_loop_epoch_has_steps(loop) || ls_loop_epoch_is_over(loop))
     return ls_ok();
   loop->report = describe(loop, &loop->reports, 0);
@@ -358,19 +304,11 @@ static ls_status reports_end_epochs(void *state, ls_run_context *context) {
   return ls_ok();
 }
 
-const ls_hook_type ls_reports_of_epochs = {
-    .name = "", .after_run = reports_after_epochs, .end = reports_end_epochs};
-
-static ls_status reports_end_stop(void *state, ls_run_context *context) {
-  ls_loop *loop = state;
-  (void)context;
-  if (!loop->is_stopped) return ls_ok();
+void ls_loop_report_stop(ls_loop *loop) {
+  if (!loop->is_stopped) return;
   // An epoch without a step has no report yet.
   if (loop->report.epoch != loop->epoch + 1)
     loop->report = describe(loop, NULL, 0);
   loop->report.stopped = true;
   show_report(loop);
-  return ls_ok();
 }
-
-const ls_hook_type ls_reports_of_stop = {.name = "", .end = reports_end_stop};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hooks that keep results of a run: its checkpoints, the final model, and
-// evaluations after epochs.
+// Keeps results of a run: its checkpoints, the final model, and evaluations
+// after epochs.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -98,24 +98,7 @@ static void take_save_bits(void *state, int64_t first, int64_t bits) {
   loop->save_has_failed = (bits & FAILED) != 0;
 }
 
-static ls_status join_ranks(void *state, ls_run_context *context) {
-  ls_loop *loop = state;
-  (void)context;
-  loop->ranks.party = (ls_rank_party){loop, find_save_bits, take_save_bits};
-  return ls_ok();
-}
-
-static ls_status saver_before_steps(void *state, ls_run_context *context,
-                                    ls_run_wish *wish) {
-  const ls_loop *loop = state;
-  wish->most_steps = ls_saving_steps_left(&loop->saves.saving, context->steps);
-  return ls_ok();
-}
-
-static ls_status saver_after_steps(void *state, ls_run_context *context,
-                                   ls_nest results) {
-  ls_loop *loop = state;
-  (void)context, (void)results;
+static ls_status save_steps(ls_loop *loop) {
   for (int64_t k = 0; k < loop->made; ++k)
     ls_loop_add_means(loop, k, &loop->saved);
   const int64_t began = ls_runtime_now(loop->runtime);
@@ -124,11 +107,6 @@ static ls_status saver_after_steps(void *state, ls_run_context *context,
   loop->spent.save += ls_runtime_now(loop->runtime) - began;
   return status;
 }
-
-const ls_hook_type ls_saver_of_steps = {.name = "",
-                                        .after_create_session = join_ranks,
-                                        .before_run = saver_before_steps,
-                                        .after_run = saver_after_steps};
 
 // ---- Saves of evaluations, and at the end ----------------------------------
 // Saves after an evaluation, so that the best checkpoint has its metric.
@@ -140,42 +118,24 @@ static ls_status save_test(ls_loop *loop, bool has_test) {
              : ls_ok();
 }
 
-// Repeats the save of a resumed run that was stopped before saving.
-static ls_status saver_create_tests(void *state, ls_run_context *context) {
-  (void)context;
-  return save_test(state, ((const ls_loop *)state)->is_again);
-}
-
-static ls_status saver_after_tests(void *state, ls_run_context *context,
-                                   ls_nest results) {
-  (void)context, (void)results;
-  return save_test(state, ls_loop_epoch_is_over(state));
-}
-
 // Saves at the end; a run without a step leaves nothing.
-static ls_status saver_end(void *state, ls_run_context *context) {
-  ls_loop *loop = state;
+static ls_status save_last(ls_loop *loop) {
   ls_saving *saving = &loop->saves.saving;
-  if (context->steps == 0 && loop->is_stopped) {
+  const int64_t steps = ls_loop_steps(loop);
+  if (steps == 0 && loop->is_stopped) {
     if (!loop->plan.options.resume) ls_run_folder_abandon(&loop->folder);
     return ls_ok();
   }
   if (loop->saves.folder == NULL) return ls_ok();
   if (!loop->is_stopped) LS_RETURN_IF_ERROR(ls_loop_settle(loop));
-  if (saving->saved != context->steps) LS_RETURN_IF_ERROR(save_run(loop));
+  if (saving->saved != steps) LS_RETURN_IF_ERROR(save_run(loop));
   LS_RETURN_IF_ERROR(ls_saving_wait(saving));
   LS_RETURN_IF_ERROR(drop_former(loop, true));
-  LS_RETURN_IF_ERROR(ls_run_folder_save_model(
-      &loop->folder, loop->plan.options.model, context->steps));
-  return ls_chain_end(&loop->chain, context->steps, "model.safetensors",
+  LS_RETURN_IF_ERROR(
+      ls_run_folder_save_model(&loop->folder, loop->plan.options.model, steps));
+  return ls_chain_end(&loop->chain, steps, "model.safetensors",
                       loop->is_stopped, &loop->folder.metrics);
 }
-
-const ls_hook_type ls_saver_of_tests = {.name = "",
-                                        .after_create_session =
-                                            saver_create_tests,
-                                        .after_run = saver_after_tests,
-                                        .end = saver_end};
 
 // ---- Evaluations -----------------------------------------------------------
 static ls_status run_test(ls_loop *loop, ls_run_context *context) {
@@ -198,70 +158,78 @@ static ls_status run_test(ls_loop *loop, ls_run_context *context) {
   return ls_ok();
 }
 
-// Repeats the evaluation of a run that was stopped at the end of an epoch.
-static ls_status tests_create(void *state, ls_run_context *context) {
-  ls_loop *loop = state;
-  return loop->evaluator != NULL && loop->is_again ? run_test(loop, context)
-                                                   : ls_ok();
-}
-
-// Collective: ranks without a test set take part, too.
-static ls_status tests_after(void *state, ls_run_context *context,
-                             ls_nest results) {
-  ls_loop *loop = state;
-  (void)results;
-  if (!ls_loop_epoch_is_over(loop) || ls_loop_stops(loop)) return ls_ok();
-  return loop->evaluator != NULL ? run_test(loop, context) : ls_ok();
-}
-
-const ls_hook_type ls_tests_of_epochs = {
-    .name = "", .after_create_session = tests_create, .after_run = tests_after};
-
-// ---- Early stopping --------------------------------------------------------
-// Counts the evaluation of the last step, if there was one.
-static ls_status count_test(void *state, ls_run_context *context) {
-  ls_loop *loop = state;
+// Counts the evaluation of the last step for early stopping, if there was one.
+static void count_test(ls_loop *loop) {
   const ls_run_plan *plan = &loop->plan;
   if (plan->options.stop_early != NULL && loop->tested >= 0 &&
-      loop->tested == context->steps)
+      loop->tested == ls_loop_steps(loop))
     ls_early_stop_count(&loop->saves.early, &plan->stop, loop->tested,
                         strcmp(plan->stop.name, "test_loss") == 0
                             ? loop->test.loss
                             : loop->test.accuracy);
+}
+
+// ---- The hook after the caller's -------------------------------------------
+// Repeats the evaluation and its save in a run that was stopped at the end of
+// an epoch.
+static ls_status results_create(void *state, ls_run_context *context) {
+  ls_loop *loop = state;
+  loop->ranks.party = (ls_rank_party){loop, find_save_bits, take_save_bits};
+  if (loop->evaluator != NULL && loop->is_again)
+    LS_RETURN_IF_ERROR(run_test(loop, context));
+  count_test(loop);
+  LS_RETURN_IF_ERROR(ls_loop_log_test(loop));
+  return save_test(loop, loop->is_again);
+}
+
+static ls_status results_before_run(void *state, ls_run_context *context,
+                                    ls_run_wish *wish) {
+  const ls_loop *loop = state;
+  wish->most_steps = ls_saving_steps_left(&loop->saves.saving, context->steps);
   return ls_ok();
 }
 
-static ls_status stop_after_tests(void *state, ls_run_context *context,
-                                  ls_nest results) {
+// Collective: ranks without a test set take part, too.
+static ls_status results_after_run(void *state, ls_run_context *context,
+                                   ls_nest results) {
+  ls_loop *loop = state;
   (void)results;
-  return count_test(state, context);
+  LS_RETURN_IF_ERROR(save_steps(loop));
+  if (!ls_loop_epoch_is_over(loop)) return ls_ok();
+  LS_RETURN_IF_ERROR(ls_loop_log_epoch(loop));
+  if (!ls_loop_stops(loop) && loop->evaluator != NULL)
+    LS_RETURN_IF_ERROR(run_test(loop, context));
+  count_test(loop);
+  LS_RETURN_IF_ERROR(ls_loop_log_test(loop));
+  ls_loop_report_epoch(loop);
+  return save_test(loop, true);
 }
 
-const ls_hook_type ls_stop_of_tests = {.name = "",
-                                       .after_create_session = count_test,
-                                       .after_run = stop_after_tests};
-
-// ---- All hooks of a run ----------------------------------------------------
-static ls_status lend_hooks(ls_loop *loop, const ls_hook_type *const *types,
-                            size_t count) {
-  for (size_t i = 0; i < count; ++i) {
-    ls_hook *hook = NULL;
-    LS_RETURN_IF_ERROR(ls_hook_lend(types[i], loop, &hook));
-    LS_RETURN_IF_ERROR(ls_hook_list_add(&loop->hooks, hook));
-  }
+static ls_status results_end(void *state, ls_run_context *context) {
+  (void)context;
+  LS_RETURN_IF_ERROR(ls_loop_log_rest(state));
+  LS_RETURN_IF_ERROR(save_last(state));
+  ls_loop_report_stop(state);
   return ls_ok();
+}
+
+static const ls_hook_type results_type = {.name = "",
+                                          .after_create_session =
+                                              results_create,
+                                          .before_run = results_before_run,
+                                          .after_run = results_after_run,
+                                          .end = results_end};
+
+static ls_status lend_hook(ls_loop *loop, const ls_hook_type *type) {
+  ls_hook *hook = NULL;
+  LS_RETURN_IF_ERROR(ls_hook_lend(type, loop, &hook));
+  return ls_hook_list_add(&loop->hooks, hook);
 }
 
 ls_status ls_loop_add_hooks(ls_loop *loop) {
-  static const ls_hook_type *const earlier[] = {&ls_lines_of_steps,
-                                                &ls_reports_of_steps};
-  static const ls_hook_type *const later[] = {
-      &ls_saver_of_steps,    &ls_lines_of_rest,  &ls_reports_at_end,
-      &ls_tests_of_epochs,   &ls_stop_of_tests,  &ls_lines_of_tests,
-      &ls_reports_of_epochs, &ls_saver_of_tests, &ls_reports_of_stop};
   const ls_train_options *o = &loop->plan.options;
-  LS_RETURN_IF_ERROR(lend_hooks(loop, earlier, LS_COUNT_OF(earlier)));
+  LS_RETURN_IF_ERROR(lend_hook(loop, &ls_reports_of_steps));
   LS_RETURN_IF_ERROR(
       ls_hook_list_add_all(&loop->hooks, o->hooks, o->num_hooks));
-  return lend_hooks(loop, later, LS_COUNT_OF(later));
+  return lend_hook(loop, &results_type);
 }
