@@ -239,8 +239,7 @@ ls_status ls_model_create(const ls_model_type *type,
                           ls_model *out_model) {
   LS_REQUIRE_OUT(out_model);
   LS_RETURN_IF_ERROR(model_check_type(type));
-  LS_REQUIRE(type->create);
-  LS_REQUIRE(type->destroy);
+  LS_REQUIRE(type->create, type->destroy);
   out_model->type = type;
   ls_model_options opts;
   const ls_status refusal = model_with_defaults(type, options, &opts);

@@ -390,8 +390,7 @@ static void set_number(ls_decoder *self, int64_t number) {
 ls_status ls_decoder_run(ls_decoder *decoder, const int32_t *tokens,
                          const ls_array **out_logits) {
   LS_REQUIRE_OUT(out_logits);
-  LS_REQUIRE(decoder);
-  LS_REQUIRE(tokens);
+  LS_REQUIRE(decoder, tokens);
   decoder->filled = 0;
   memcpy(window_of(decoder), tokens, (size_t)decoder->length * sizeof(*tokens));
   return run_fetch(decoder, decoder->logits,
@@ -410,8 +409,7 @@ static ls_status run_window(ls_decoder *self, const ls_array **out_logits) {
 ls_status ls_decoder_begin(ls_decoder *decoder, const int32_t *tokens,
                            int64_t count, const ls_array **out_logits) {
   LS_REQUIRE_OUT(out_logits);
-  LS_REQUIRE(decoder);
-  LS_REQUIRE(tokens);
+  LS_REQUIRE(decoder, tokens);
   if (count < 1)
     return ls_invalid_argument("%lld tokens: a text begins with one or more",
                                (long long)count);

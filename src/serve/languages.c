@@ -83,8 +83,7 @@ static ls_status of_session(void *user, ls_variable *variable,
 
 ls_status ls_serving_write_onnx(const ls_serving *serving, const char *key,
                                 const char *path) {
-  LS_REQUIRE(serving);
-  LS_REQUIRE(path);
+  LS_REQUIRE(serving, path);
   const ls_serve_signature *signature = NULL;
   LS_RETURN_IF_ERROR(ls_serve_find(&serving->signatures, key, &signature));
   return ls_serve_write_onnx(serving->graph, signature,
@@ -94,8 +93,7 @@ ls_status ls_serving_write_onnx(const ls_serving *serving, const char *key,
 
 ls_status ls_serving_write_stablehlo(const ls_serving *serving, const char *key,
                                      int64_t batch_size, const char *path) {
-  LS_REQUIRE(serving);
-  LS_REQUIRE(path);
+  LS_REQUIRE(serving, path);
   const ls_serve_signature *signature = NULL;
   if (batch_size < 1)
     return ls_invalid_argument("batch size %lld: it is at least 1",

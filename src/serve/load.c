@@ -228,8 +228,7 @@ static ls_status load_run(ls_serving *self, const ls_serve_signature *s,
 
 ls_status ls_serving_run(ls_serving *serving, const char *key, ls_nest inputs,
                          ls_nest *outputs) {
-  LS_REQUIRE(outputs);
-  LS_REQUIRE(serving);
+  LS_REQUIRE(outputs, serving);
   const ls_serve_signature *signature = NULL;
   LS_RETURN_IF_ERROR(ls_serve_find(&serving->signatures, key, &signature));
   LS_OWN(ls_arena, memory) = {.allocator = serving->memory.allocator};
@@ -241,8 +240,7 @@ ls_status ls_serving_create_decoder(ls_serving *serving, const char *key,
                                     const char *output,
                                     ls_decoder **out_decoder) {
   LS_REQUIRE_OUT(out_decoder);
-  LS_REQUIRE(serving);
-  LS_REQUIRE(output);
+  LS_REQUIRE(serving, output);
   const ls_serve_signature *s = NULL;
   LS_RETURN_IF_ERROR(ls_serve_find(&serving->signatures, key, &s));
   if (s->num_inputs != 1)

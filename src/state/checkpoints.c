@@ -190,9 +190,7 @@ static ls_status checkpoints_open(const ls_checkpoints_options *options,
 ls_status ls_checkpoints_open(const ls_checkpoints_options *options,
                               ls_checkpoints **out_checkpoints) {
   LS_REQUIRE_OUT(out_checkpoints);
-  LS_REQUIRE(options);
-  LS_REQUIRE(options->folder);
-  LS_REQUIRE(options->values);
+  LS_REQUIRE(options, options->folder, options->values);
   LS_REQUIRE_ITEMS(options->states, options->num_states);
   return checkpoints_open(options, false, out_checkpoints);
 }

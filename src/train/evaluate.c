@@ -113,9 +113,7 @@ static ls_status evaluate_fill(ls_evaluator *evaluator, ls_dataset *dataset) {
 ls_status ls_evaluator_create(const ls_model *model, ls_dataset *dataset,
                               ls_evaluator **out_evaluator) {
   LS_REQUIRE_OUT(out_evaluator);
-  LS_REQUIRE(model);
-  LS_REQUIRE(dataset);
-  LS_REQUIRE(model->type);
+  LS_REQUIRE(model, dataset, model->type);
   LS_REQUIRE(model->type->logits);
   ls_allocator *allocator = ls_current_allocator();
   LS_OWN_NEW_OR_RETURN(allocator, ls_evaluator, evaluator);

@@ -106,8 +106,7 @@ static bool is_single_example(const ls_dataset *dataset, ls_shape element,
 
 ls_status ls_train_check_data(const ls_model_type *type,
                               const ls_dataset *dataset) {
-  LS_REQUIRE(type);
-  LS_REQUIRE(dataset);
+  LS_REQUIRE(type, dataset);
   ls_element_spec spec;
   LS_RETURN_IF_ERROR(ls_dataset_spec(dataset, &spec));
   LS_RETURN_IF_ERROR(input_check_pair(&spec));

@@ -380,14 +380,9 @@ static ls_status loop_run(ls_loop *loop, ls_train_result *result) {
 ls_status ls_train(const ls_train_options *options,
                    ls_train_result *out_result) {
   LS_REQUIRE_OUT(out_result);
-  LS_REQUIRE(options);
-  LS_REQUIRE(options->strategy);
-  LS_REQUIRE(options->train);
-  LS_REQUIRE(options->model);
-  LS_REQUIRE(options->model->type);
-  LS_REQUIRE(options->model->type->name);
-  LS_REQUIRE(options->model->type->train_step);
-  LS_REQUIRE(options->model->type->variables);
+  LS_REQUIRE(options, options->strategy, options->train);
+  LS_REQUIRE(options->model, options->model->type, options->model->type->name);
+  LS_REQUIRE(options->model->type->train_step, options->model->type->variables);
   LS_REQUIRE_ITEMS(options->hooks, options->num_hooks);
   ls_loop loop = {
       .loss = {.name = "loss"},

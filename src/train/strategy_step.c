@@ -133,9 +133,7 @@ static ls_nest strategy_step_build_step(ls_step_context *context,
 
 static ls_status
 strategy_step_check(const ls_single_loss_step_options *options) {
-  LS_REQUIRE(options);
-  LS_REQUIRE(options->strategy);
-  LS_REQUIRE(options->loss);
+  LS_REQUIRE(options, options->strategy, options->loss);
   LS_REQUIRE(options->optimizer);
   const ls_opt iterations = options->iterations_per_step;
   if (iterations.set && iterations.value < 1)

@@ -269,8 +269,7 @@ ls_status ls_input_check_place(const ls_distributed_iterator *self,
 
 ls_status ls_distributed_iterator_next(ls_distributed_iterator *iterator,
                                        ls_nest *element) {
-  LS_REQUIRE(element);
-  LS_REQUIRE(iterator);
+  LS_REQUIRE(element, iterator);
   LS_RETURN_IF_ERROR(ls_input_check_place(iterator, "get_next"));
   return ls_input_advance(iterator, element);
 }
@@ -278,8 +277,7 @@ ls_status ls_distributed_iterator_next(ls_distributed_iterator *iterator,
 ls_status ls_distributed_iterator_next_as_optional(
     ls_distributed_iterator *iterator, bool *out_has_value, ls_nest *element) {
   LS_REQUIRE_OUT(out_has_value);
-  LS_REQUIRE(element);
-  LS_REQUIRE(iterator);
+  LS_REQUIRE(element, iterator);
   LS_RETURN_IF_ERROR(ls_input_check_place(iterator, "get_next_as_optional"));
   return ls_input_try_advance(iterator, element, out_has_value);
 }

@@ -88,8 +88,7 @@ static ls_status save_one(ls_distributed_iterator *self, ls_record *record) {
 
 ls_status ls_distributed_iterator_save(ls_distributed_iterator *iterator,
                                        ls_record *record) {
-  LS_REQUIRE(iterator);
-  LS_REQUIRE(record);
+  LS_REQUIRE(iterator, record);
   ls_distributed_iterator *self = iterator;
   const ls_distributed_dataset *data = self->data;
   LS_RETURN_IF_ERROR(check_callables(self, "save"));
@@ -238,8 +237,7 @@ static ls_status restore_position(ls_distributed_iterator *self,
 
 ls_status ls_distributed_iterator_restore(ls_distributed_iterator *iterator,
                                           const ls_record *record) {
-  LS_REQUIRE(iterator);
-  LS_REQUIRE(record);
+  LS_REQUIRE(iterator, record);
   int64_t epoch = 0;
   LS_RETURN_IF_ERROR(check_callables(iterator, "restore"));
   LS_RETURN_IF_ERROR(check_record(iterator, record));

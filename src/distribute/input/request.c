@@ -150,8 +150,7 @@ ls_status ls_strategy_distribute_datasets_from_function_with(
     ls_strategy *strategy, ls_dataset_function function, void *user,
     const ls_input_options *options, ls_nest *out_dataset) {
   LS_REQUIRE_OUT(out_dataset);
-  LS_REQUIRE(strategy);
-  LS_REQUIRE(function);
+  LS_REQUIRE(strategy, function);
   return request_distribute(
       strategy,
       (ls_input_request){.noun = "distribute_datasets_from_function",
@@ -164,8 +163,7 @@ ls_status ls_strategy_distribute_datasets_from_function(
     ls_strategy *strategy, ls_dataset_function function, void *user,
     ls_nest *out_dataset) {
   LS_REQUIRE_OUT(out_dataset);
-  LS_REQUIRE(strategy);
-  LS_REQUIRE(function);
+  LS_REQUIRE(strategy, function);
   return ls_strategy_distribute_datasets_from_function_with(
       strategy, function, user, NULL, out_dataset);
 }
@@ -196,8 +194,7 @@ ls_status ls_strategy_make_input_fn_iterator(
     ls_strategy *strategy, ls_dataset_function function, void *user,
     ls_replication_mode mode, ls_distributed_iterator **out_iterator) {
   LS_REQUIRE_OUT(out_iterator);
-  LS_REQUIRE(strategy);
-  LS_REQUIRE(function);
+  LS_REQUIRE(strategy, function);
   if (mode != LS_PIPELINE_PER_WORKER)
     return ls_invalid_argument(
         "make_input_fn_iterator with %s: only a pipeline for each worker "

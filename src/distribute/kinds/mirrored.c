@@ -338,8 +338,7 @@ ls_status ls_multi_worker_strategy_create(const ls_mirrored_options *local,
                                           const ls_worker_options *worker,
                                           ls_strategy **out_strategy) {
   LS_REQUIRE_OUT(out_strategy);
-  LS_REQUIRE(worker);
-  LS_REQUIRE(worker->cluster);
+  LS_REQUIRE(worker, worker->cluster);
   ls_cluster_task task;
   ls_runtime *runtime = ls_runtime_current();
   if (runtime == NULL) return ls_out_of_memory();

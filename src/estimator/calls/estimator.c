@@ -372,8 +372,7 @@ static ls_status estimator_read_value(const ls_saved_file *file,
 ls_status ls_estimator_variable_value(const ls_estimator *estimator,
                                       const char *name, ls_array **out_array) {
   LS_REQUIRE_OUT(out_array);
-  LS_REQUIRE(estimator);
-  LS_REQUIRE(name);
+  LS_REQUIRE(estimator, name);
   LS_OWN(ls_saved_file, file) = NULL;
   LS_RETURN_IF_ERROR(open_newest(estimator, &file));
   return estimator_read_value(file, name, out_array);

@@ -274,9 +274,7 @@ static ls_status export_to(ls_exporter *self, ls_estimator *estimator,
 ls_status ls_exporter_export(ls_exporter *exporter, ls_estimator *estimator,
                              const ls_exporter_call *call, char **out_path) {
   LS_REQUIRE_OUT(out_path);
-  LS_REQUIRE(exporter);
-  LS_REQUIRE(estimator);
-  LS_REQUIRE(call);
+  LS_REQUIRE(exporter, estimator, call);
   LS_OWN(ls_text, folder) = {.allocator = ls_current_allocator()};
   ls_text_append_format(&folder, "%s/export/%s", estimator->model_dir,
                         exporter->name);

@@ -142,8 +142,7 @@ ls_status ls_estimator_predict(ls_estimator *estimator,
                                const ls_estimator_prediction *prediction,
                                ls_predictions **out_predictions) {
   LS_REQUIRE_OUT(out_predictions);
-  LS_REQUIRE(estimator);
-  LS_REQUIRE(prediction);
+  LS_REQUIRE(estimator, prediction);
   LS_REQUIRE_EACH(prediction->keys, prediction->num_keys);
   LS_RETURN_IF_ERROR(
       ls_hooks_check("hooks", prediction->hooks, prediction->num_hooks));
@@ -276,8 +275,7 @@ static ls_status predict_take(ls_predictions *self, ls_nest *row) {
 }
 
 ls_status ls_predictions_next(ls_predictions *predictions, ls_nest *row) {
-  LS_REQUIRE(row);
-  LS_REQUIRE(predictions);
+  LS_REQUIRE(row, predictions);
   ls_runtime *before = ls_runtime_make_current(predictions->runtime);
   while (!predictions->has_ended && predictions->next >= predictions->count) {
     const ls_status status = next_batch(predictions);

@@ -400,8 +400,7 @@ ls_status ls_estimator_train(ls_estimator *estimator,
                              ls_training_end *out_end) {
   ls_training_end end = {0};
   if (out_end != NULL) *out_end = end;
-  LS_REQUIRE(estimator);
-  LS_REQUIRE(training);
+  LS_REQUIRE(estimator, training);
   LS_RETURN_IF_ERROR(
       ls_hooks_check("hooks", training->hooks, training->num_hooks));
   LS_REQUIRE_ITEMS(training->listeners, training->num_listeners);

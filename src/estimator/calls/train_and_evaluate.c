@@ -579,9 +579,7 @@ ls_status ls_train_and_evaluate(ls_estimator *estimator,
                                 ls_train_and_evaluation *out_result) {
   ls_train_and_evaluation result = {0};
   if (out_result != NULL) *out_result = result;
-  LS_REQUIRE(estimator);
-  LS_REQUIRE(train);
-  LS_REQUIRE(eval);
+  LS_REQUIRE(estimator, train, eval);
   LS_RETURN_IF_ERROR(train_and_evaluate_check(train, eval));
   const ls_status status =
       train_and_evaluate_run(estimator, train, eval, &result);

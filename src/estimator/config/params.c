@@ -26,8 +26,7 @@ static ls_nest with_param(ls_nest params, const char *key, ls_nest value) {
 
 ls_status ls_params_set(ls_nest *params, const char *key, ls_nest value) {
   LS_OWN(ls_nest, owned) = value;
-  LS_REQUIRE(params);
-  LS_REQUIRE(key);
+  LS_REQUIRE(params, key);
   if (params->kind != LS_KIND_NONE && params->kind != LS_KIND_DICT)
     return ls_invalid_argument("parameters are a dict");
   ls_nest made = ls_none();

@@ -452,8 +452,7 @@ ls_status ls_device_hook(const ls_device_hook_options *options,
                          ls_hook **out_hook) {
   LS_REQUIRE(out_hook);
   *out_hook = NULL;
-  LS_REQUIRE(options);
-  LS_REQUIRE(options->rendezvous);
+  LS_REQUIRE(options, options->rendezvous);
   LS_OWN(ls_hook, hook) = NULL;
   LS_RETURN_IF_ERROR(ls_hook_make(&device_type, NULL, &hook));
   LS_RETURN_IF_ERROR(device_hook_fill(hook->state, options));

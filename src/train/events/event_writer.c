@@ -125,8 +125,7 @@ static ls_status event_writer_check(const ls_event_writer_options *options) {
 ls_status ls_event_writer_open(const ls_event_writer_options *options,
                                ls_event_writer **out_writer) {
   LS_REQUIRE_OUT(out_writer);
-  LS_REQUIRE(options);
-  LS_REQUIRE(options->folder);
+  LS_REQUIRE(options, options->folder);
   LS_RETURN_IF_ERROR(event_writer_check(options));
   const ls_opt seconds = options->flush_seconds;
   ls_runtime *runtime = ls_runtime_current();
@@ -222,8 +221,7 @@ static ls_status end_record(ls_event_writer *writer) {
 
 ls_status ls_event_writer_scalar(ls_event_writer *writer, const char *tag,
                                  int64_t step, double value) {
-  LS_REQUIRE(writer);
-  LS_REQUIRE(tag);
+  LS_REQUIRE(writer, tag);
   ls_mutex_lock(&writer->lock);
   ls_events_add_scalar(&writer->records, event_writer_now(writer, step), tag,
                        value);
@@ -234,9 +232,7 @@ ls_status ls_event_writer_scalar(ls_event_writer *writer, const char *tag,
 
 ls_status ls_event_writer_histogram(ls_event_writer *writer, const char *tag,
                                     int64_t step, const ls_array *values) {
-  LS_REQUIRE(writer);
-  LS_REQUIRE(tag);
-  LS_REQUIRE(values);
+  LS_REQUIRE(writer, tag, values);
   const ls_dtype dtype = ls_array_dtype(values);
   if (!ls_dtype_is_float(dtype) && !ls_dtype_is_integer(dtype) &&
       dtype != LS_DTYPE_BOOL)
@@ -255,9 +251,7 @@ ls_status ls_event_writer_histogram(ls_event_writer *writer, const char *tag,
 
 ls_status ls_event_writer_tensor(ls_event_writer *writer, const char *tag,
                                  int64_t step, const ls_array *values) {
-  LS_REQUIRE(writer);
-  LS_REQUIRE(tag);
-  LS_REQUIRE(values);
+  LS_REQUIRE(writer, tag, values);
   ls_mutex_lock(&writer->lock);
   ls_events_add_tensor(&writer->records, event_writer_now(writer, step), tag,
                        values);
@@ -270,8 +264,7 @@ ls_status ls_event_writer_summary(ls_event_writer *writer, const char *tag,
                                   int64_t step, int64_t first, ls_bytes summary,
                                   size_t *out_count) {
   LS_REQUIRE_OUT(out_count);
-  LS_REQUIRE(writer);
-  LS_REQUIRE(tag);
+  LS_REQUIRE(writer, tag);
   LS_REQUIRE_ITEMS(summary.data, summary.size);
   ls_mutex_lock(&writer->lock);
   *out_count = ls_events_add_summary(
@@ -295,17 +288,14 @@ static ls_status add_texts(ls_event_writer *writer, const char *tag,
 
 ls_status ls_event_writer_text(ls_event_writer *writer, const char *tag,
                                int64_t step, const char *text) {
-  LS_REQUIRE(writer);
-  LS_REQUIRE(tag);
-  LS_REQUIRE(text);
+  LS_REQUIRE(writer, tag, text);
   return add_texts(writer, tag, step, LS_SCALAR,
                    &(ls_bytes){text, strlen(text)});
 }
 
 ls_status ls_event_writer_graph(ls_event_writer *writer,
                                 const ls_graph *graph) {
-  LS_REQUIRE(writer);
-  LS_REQUIRE(graph);
+  LS_REQUIRE(writer, graph);
   ls_mutex_lock(&writer->lock);
   ls_text_clear(&writer->graph);
   ls_status status = ls_event_graph_print(graph, &writer->graph);
@@ -406,9 +396,7 @@ static ls_status add_images(ls_event_writer *writer, const char *tag,
 
 ls_status ls_event_writer_image(ls_event_writer *writer, const char *tag,
                                 int64_t step, const ls_array *image) {
-  LS_REQUIRE(writer);
-  LS_REQUIRE(tag);
-  LS_REQUIRE(image);
+  LS_REQUIRE(writer, tag, image);
   images set = {0};
   LS_RETURN_IF_ERROR(event_writer_look_at(image, tag, &set));
   ls_allocator *allocator = writer->allocator;

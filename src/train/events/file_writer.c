@@ -131,8 +131,7 @@ static ls_status open_events(file_writer *self,
 ls_status ls_file_writer_create(const ls_file_writer_options *options,
                                 ls_summary_writer **out_writer) {
   LS_REQUIRE_OUT(out_writer);
-  LS_REQUIRE(options);
-  LS_REQUIRE(options->folder);
+  LS_REQUIRE(options, options->folder);
   ls_runtime *runtime = ls_runtime_current();
   if (runtime == NULL) return ls_out_of_memory();
   ls_allocator *allocator = ls_runtime_allocator(runtime);

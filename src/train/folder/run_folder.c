@@ -538,11 +538,8 @@ static ls_status run_folder_load(ls_run_folder *folder, const ls_model *model) {
 }
 
 ls_status ls_train_load(const char *run_folder, const ls_model *model) {
-  LS_REQUIRE(run_folder);
-  LS_REQUIRE(model);
-  LS_REQUIRE(model->type);
-  LS_REQUIRE(model->type->name);
-  LS_REQUIRE(model->type->variables);
+  LS_REQUIRE(run_folder, model, model->type);
+  LS_REQUIRE(model->type->name, model->type->variables);
   ls_runtime *runtime = ls_runtime_current();
   if (runtime == NULL) return ls_out_of_memory();
   LS_OWN(ls_run_folder, folder) = {0};

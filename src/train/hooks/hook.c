@@ -134,8 +134,7 @@ ls_status ls_run_context_examples(const ls_run_context *context,
 ls_status ls_run_context_number(const ls_run_context *context, const char *name,
                                 double *out_number) {
   LS_REQUIRE_OUT(out_number);
-  LS_REQUIRE(context);
-  LS_REQUIRE(name);
+  LS_REQUIRE(context, name);
   return ls_named_result_number(&(ls_named_result){.name = name}, context,
                                 out_number);
 }

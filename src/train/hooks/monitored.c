@@ -196,8 +196,7 @@ static void monitored_destroy(ls_monitored_session *self) {
 ls_status ls_monitored_session_create(const ls_monitored_options *options,
                                       ls_monitored_session **out_session) {
   LS_REQUIRE_OUT(out_session);
-  LS_REQUIRE(options);
-  LS_REQUIRE(options->graph);
+  LS_REQUIRE(options, options->graph);
   LS_REQUIRE_EACH_FIELD(options->states, options->num_states, name);
   LS_RETURN_IF_ERROR(
       ls_hooks_check("hooks", options->hooks, options->num_hooks));

@@ -222,8 +222,7 @@ static ls_status finalize(ls_scaffold *s, ls_graph *graph) {
 }
 
 ls_status ls_scaffold_finalize(ls_scaffold *scaffold, ls_graph *graph) {
-  LS_REQUIRE(scaffold);
-  LS_REQUIRE(graph);
+  LS_REQUIRE(scaffold, graph);
   if (!scaffold->finalized) {
     LS_GRAPH_SCOPE(graph);
     LS_RETURN_IF_ERROR(finalize(scaffold, graph));
