@@ -7,7 +7,6 @@
 #include "base/values/random.h"
 #include "data/own.h"
 #include "data/streams.h"
-#include "data/work.h"
 
 typedef ls_map_dataset map_dataset;
 

@@ -8,7 +8,6 @@
 // the ops in the same order, with the same names.
 #include "base/memory/own.h"
 #include "grad/rules.h"
-#include "grad/walk.h"
 
 static ls_tensor in(ls_gradient *g, size_t i) {
   return ls_gradient_input(g, i);

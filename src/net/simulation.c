@@ -2,7 +2,6 @@
 //
 // Simulation of ranks: one rank runs at a time, until it waits or uses the
 // disk; time passes when all wait. Faults strike at events.
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/disk.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Moving averages of variables.
-#include <math.h>
 #include <stdio.h>
 
 #include "base/require.h"

@@ -4,7 +4,6 @@
 // unrolled. Weights are constants, or arguments whose values are in a file
 // beside the text.
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "base/runtime_internal.h"
 #include "lockstep/saved_file.h"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Tokens of MLIR's text, types and constants.
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/plain.h"

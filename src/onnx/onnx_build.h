@@ -11,7 +11,6 @@
 #ifndef LS_ONNX_ONNX_BUILD_H_
 #define LS_ONNX_ONNX_BUILD_H_
 
-#include "lockstep/ops.h"
 #include "lockstep/variable.h"
 #include "onnx/onnx_file.h"
 
@@ -45,7 +44,7 @@ typedef struct ls_onnx_build {
   ls_arena *memory;
   ls_onnx_value *values;
   bool is_training;
-  bool is_last;  // Form of the elementwise op being made.
+  bool is_last;          // Form of the elementwise op being made.
   ls_onnx_number batch;  // StableHLO: a batch size other than the text's.
   ls_status status;
 } ls_onnx_build;
@@ -60,7 +59,7 @@ typedef struct ls_onnx_op {
 } ls_onnx_op;
 // Finds an op; NULL if there is none.
 const ls_onnx_op *ls_onnx_op_find(const ls_onnx_file *file,
-                                 const ls_onnx_node *node);
+                                  const ls_onnx_node *node);
 // Makes the ops of a node, and sets its outputs.
 void ls_onnx_make_node(ls_onnx_build *b, const ls_onnx_node *node);
 
@@ -136,17 +135,17 @@ ls_tensor ls_onnx_known_tensor(ls_onnx_build *b, const ls_onnx_known *known,
   DO(elu)                                                                      \
   DO(selu)                                                                     \
   DO(gelu)                                                                     \
-  DO(hard_sigmoid) DO(hard_swish) DO(prelu) DO(clip) DO(cast) DO(pow)          \
-      DO(where) DO(mean) DO(mod) DO(dropout) DO(constant) DO(reshape)          \
-          DO(flatten) DO(transpose) DO(squeeze) DO(unsqueeze) DO(concat)       \
-              DO(split) DO(slice) DO(gather) DO(gather_elements) DO(expand)    \
-                  DO(tile) DO(pad) DO(shape) DO(constant_of_shape) DO(range)   \
-                      DO(trilu) DO(resize) DO(one_hot) DO(cumsum) DO(reduce)   \
-                          DO(arg) DO(top_k) DO(matmul) DO(gemm) DO(softmax)    \
-                              DO(conv) DO(conv_transpose) DO(pool)             \
-                                  DO(global_pool) DO(batch_norm)               \
-                                      DO(layer_norm) DO(instance_norm)         \
-                                          DO(recurrent)
+  DO(hard_sigmoid)                                                             \
+  DO(hard_swish) DO(prelu) DO(clip) DO(cast) DO(pow) DO(where) DO(mean)        \
+      DO(mod) DO(dropout) DO(constant) DO(reshape) DO(flatten) DO(transpose)   \
+          DO(squeeze) DO(unsqueeze) DO(concat) DO(split) DO(slice) DO(gather)  \
+              DO(gather_elements) DO(expand) DO(tile) DO(pad) DO(shape)        \
+                  DO(constant_of_shape) DO(range) DO(trilu) DO(resize)         \
+                      DO(one_hot) DO(cumsum) DO(reduce) DO(arg) DO(top_k)      \
+                          DO(matmul) DO(gemm) DO(softmax) DO(conv)             \
+                              DO(conv_transpose) DO(pool) DO(global_pool)      \
+                                  DO(batch_norm) DO(layer_norm)                \
+                                      DO(instance_norm) DO(recurrent)
 #define LS_ONNX_DECLARE_(noun) void ls_onnx_make_##noun(ls_onnx_build *b);
 LS_ONNX_MAKERS(LS_ONNX_DECLARE_)
 

@@ -5,7 +5,6 @@
 #ifndef LS_RUNTIME_FUNCTION_H_
 #define LS_RUNTIME_FUNCTION_H_
 
-#include "lockstep/distributed.h"
 #include "lockstep/function.h"
 #include "runtime/program.h"
 

@@ -6,7 +6,6 @@
 #define LS_RUNTIME_SIGNATURE_H_
 
 #include "base/memory/own.h"
-#include "lockstep/distributed.h"
 #include "lockstep/graph.h"
 #include "runtime/program.h"
 

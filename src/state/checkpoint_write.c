@@ -2,7 +2,6 @@
 #include <stdio.h>
 
 #include "base/memory/own.h"
-#include "base/plain.h"
 #include "base/threads/worker.h"
 #include "io/crc32c.h"
 #include "state/checkpoint_file.h"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels in PyTorch's layout: [outputs, inputs, ...], which become [...,
 // inputs, outputs].
-#include <stdio.h>
 
 #include "state/saver_file.h"
 

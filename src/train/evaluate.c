@@ -6,7 +6,6 @@
 #include "base/runtime_internal.h"
 #include "data/iterator.h"
 #include "lockstep/function_plan.h"
-#include "lockstep/nn.h"
 #include "lockstep/train.h"
 #include "train/input.h"
 

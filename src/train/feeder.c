@@ -7,7 +7,6 @@
 #include "base/threads/worker.h"
 #include "base/values/nest_builder.h"
 #include "data/iterator.h"
-#include "distribute/base/strategy.h"
 #include "lockstep/infeed.h"
 #include "tpu/pod/core_queues.h"
 #include "tpu/strategy/strategy.h"

@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "distribute/base/strategy.h"
 #include "lockstep/runtime_settings.h"
 #include "lockstep/tasks.h"
 #include "lockstep/training_parts.h"

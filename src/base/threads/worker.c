@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
 #include "base/runtime_internal.h"
 #include "base/threads/locked.h"

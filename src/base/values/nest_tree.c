@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Nests as whole trees: flattening, packing, comparing.
-#include <stdio.h>
 
 #include "base/memory/own.h"
 #include "base/text.h"

@@ -3,7 +3,6 @@
 //
 // An element may wait in its bucket for long. A saved position has, for each
 // waiting element, the input's state some elements before it.
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/memory/own.h"

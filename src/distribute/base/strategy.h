@@ -9,7 +9,6 @@
 #include "base/values/nest_internal.h"
 #include "distribute/base/class.h"
 #include "graph/context.h"
-#include "lockstep/device_name.h"
 #include "lockstep/regroup.h"
 #include "lockstep/summary.h"
 #include "runtime/function.h"

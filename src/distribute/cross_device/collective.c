@@ -3,7 +3,6 @@
 // Collective ops: a group of devices of several processes. Components of other
 // processes are fetched, and then reduced like those of this one, so that there
 // is one way to add.
-#include <stdio.h>
 #include <strings.h>
 
 #include "base/memory/map.h"

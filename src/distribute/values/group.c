@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Groups ops of several devices into one.
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/memory/own.h"

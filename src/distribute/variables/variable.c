@@ -4,8 +4,6 @@
 // component of the current thread, and the rules of their classes.
 #include "distribute/variables/variable.h"
 
-#include <stdio.h>
-
 #include "base/require.h"
 #include "base/values/nest_internal.h"
 #include "distribute/context/context.h"

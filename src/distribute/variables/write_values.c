@@ -2,8 +2,6 @@
 #include "base/values/nest_internal.h"
 #include "distribute/variables/variable.h"
 
-#include <string.h>
-
 #include "base/memory/own.h"
 #include "base/values/array_internal.h"
 #include "distribute/cross_device/cross_device.h"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The chain of a training's folder: a listener of its saver adds lines.
 #include <stdio.h>
-#include <string.h>
 
 #include "base/status_cause.h"
 #include "engine/backend.h"

@@ -9,7 +9,6 @@
 #include "lockstep/hook.h"
 #include "lockstep/infeed.h"
 #include "lockstep/iterator.h"
-#include "lockstep/ops.h"
 
 // ---- Structure -------------------------------------------------------------
 // The structure of the tuples that are fed to cores, recorded from the input

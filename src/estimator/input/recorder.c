@@ -2,8 +2,6 @@
 // The structure of the tuples that are fed to cores.
 #include "estimator/input/input.h"
 
-#include <stdio.h>
-
 #include "base/runtime_internal.h"
 #include "base/text.h"
 #include "base/values/nest_internal.h"

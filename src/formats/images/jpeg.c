@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "formats/images/image.h"
 
-#include <inttypes.h>
 #include <limits.h>
 
 #include "io/bytes.h"

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/protobuf/events.h"
 
-#include <stdio.h>
-
 #include "base/memory/own.h"
 #include "io/protobuf/protobuf.h"
 #include "io/protobuf/tfrecord.h"

@@ -3,7 +3,6 @@
 // Runs of a TPU strategy: runs a callable as a replicated computation of the
 // current graph, and joins its results.
 #include "base/values/nest_internal.h"
-#include "lockstep/slices.h"
 #include "tpu/own.h"
 #include "tpu/pod/pod.h"
 #include "tpu/pod/topology.h"

@@ -3,7 +3,6 @@
 #include "lockstep/chain.h"
 
 #include <stdarg.h>
-#include <stdio.h>
 
 #include "base/require.h"
 #include "state/saved.h"

@@ -2,7 +2,6 @@
 #include "train/chain/chain.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "base/files.h"
 #include "data/own.h"

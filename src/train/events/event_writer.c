@@ -5,7 +5,6 @@
 // may end within a record, and readers would ignore anything after that: a new
 // file is begun.
 #define _GNU_SOURCE
-#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 

@@ -8,7 +8,6 @@
 #include "state/saved.h"
 #include "train/events/run_events.h"
 #include "train/folder/run_folder.h"
-#include "train/folder/saves.h"
 
 static const char aside_name[] = "/.overwritten";
 static const char phase_name[] = "/phase";
