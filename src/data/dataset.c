@@ -13,6 +13,7 @@ static void destroy_dataset(ls_object *object) {
   ls_release(dataset->allocator, dataset->inputs);
   ls_release(dataset->allocator, dataset->leaves);
   ls_release(dataset->allocator, dataset->row_sizes);
+  ls_object_release(dataset->user);
   ls_release(dataset->allocator, dataset);
 }
 
@@ -178,6 +179,18 @@ ls_user *ls_user_create(void *user, void (*release)(void *user)) {
   self->allocator = allocator;
   self->user = user;
   self->release = release;
+  return self;
+}
+
+ls_dataset *ls_dataset_new_with(const ls_dataset_class *kind, size_t bytes,
+                                ls_dataset *const *inputs, size_t num_inputs,
+                                ls_user *user, ls_status status) {
+  if (user == NULL) status = ls_status_join(ls_out_of_memory(), status);
+  ls_dataset *self = ls_dataset_new(kind, bytes, inputs, num_inputs, status);
+  if (self != NULL)
+    self->user = user;
+  else
+    ls_object_release(user);
   return self;
 }
 

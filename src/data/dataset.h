@@ -109,9 +109,10 @@ struct ls_dataset {
   int64_t most;       // Number of elements with an index, also if endless.
   uint32_t nodes;     // Number of nodes of its tree.
   bool indexed;
-  bool rows;          // Elements are rows.
-  int64_t prefetch;   // Elements to make ahead; -1: not set.
-  const char *title;  // The user's name, or NULL.
+  bool rows;             // Elements are rows.
+  int64_t prefetch;      // Elements to make ahead; -1: not set.
+  const char *title;     // The user's name, or NULL.
+  struct ls_user *user;  // For the class's functions; NULL: none.
 };
 
 // ---- Making ----------------------------------------------------------------
@@ -123,6 +124,18 @@ LS_PRIVATE_API ls_dataset *ls_dataset_new(const ls_dataset_class *kind,
                                           size_t bytes,
                                           ls_dataset *const *inputs,
                                           size_t num_inputs, ls_status status);
+// Makes a data set with user data, which it takes over also on failure; NULL:
+// there was no memory for it.
+ls_dataset *ls_dataset_new_with(const ls_dataset_class *kind, size_t bytes,
+                                ls_dataset *const *inputs, size_t num_inputs,
+                                struct ls_user *user, ls_status status);
+// In a public maker: returns a failed data set if its options are NULL.
+#define LS_DATASET_REQUIRE(options, Type, kind, inputs, num_inputs)            \
+  do {                                                                         \
+    if ((options) == NULL)                                                     \
+      return ls_dataset_new((kind), sizeof(Type), (inputs), (num_inputs),      \
+                            ls_null_argument(__func__, #options));             \
+  } while (0)
 #define LS_DATASET_NEW(Type, kind, inputs, num_inputs, status)                 \
   ((Type *)ls_dataset_new((kind), sizeof(Type), (inputs), (num_inputs),        \
                           (status)))

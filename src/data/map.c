@@ -182,10 +182,6 @@ static ls_status read_mapped(const ls_dataset *dataset, ls_fetch *fetch,
 }
 
 // ---- Making ----------------------------------------------------------------
-static void destroy_map(ls_dataset *dataset) {
-  ls_object_release(((map_dataset *)dataset)->user);
-}
-
 static void describe_map(const ls_dataset *dataset, ls_text *text) {
   const map_dataset *self = (const map_dataset *)dataset;
   ls_text_append_format(text, "%s: ", self->name);
@@ -198,8 +194,8 @@ static void describe_map(const ls_dataset *dataset, ls_text *text) {
 static ls_dataset *remake_map(const ls_dataset *dataset, ls_dataset **inputs);
 
 #define MAP_CLASS                                                              \
-  .name = "map", .destroy = destroy_map, .describe = describe_map,             \
-  .remake = remake_map, .get = get_mapped, .stage = &ls_map_stage
+  .name = "map", .describe = describe_map, .remake = remake_map,               \
+  .get = get_mapped, .stage = &ls_map_stage
 static const ls_dataset_class map_class = {MAP_CLASS};
 // Maps rows to rows.
 static const ls_dataset_class map_rows_class = {MAP_CLASS, .read = read_mapped};
@@ -255,16 +251,11 @@ static ls_status fill_map(map_dataset *self, const ls_map_options *options,
 static ls_dataset *new_map(ls_dataset *input, const ls_map_options *options,
                            ls_user *user, ls_nest result) {
   LS_OWN(ls_nest, given) = result;
-  map_dataset *self =
-      LS_DATASET_NEW(map_dataset, &map_class, &input, 1,
-                     user == NULL ? ls_out_of_memory() : ls_ok());
-  if (self == NULL) {
-    ls_object_release(user);
-    return NULL;
-  }
+  map_dataset *self = (map_dataset *)ls_dataset_new_with(
+      &map_class, sizeof(*self), &input, 1, user, ls_ok());
+  if (self == NULL) return NULL;
   self->options = *options;
   self->options.result = ls_none();
-  self->user = user;
   ls_format(self->name, sizeof(self->name), "%s",
             options->name != NULL ? options->name : "map");
   self->options.name = self->base.title = self->name;
@@ -274,14 +265,12 @@ static ls_dataset *new_map(ls_dataset *input, const ls_map_options *options,
 
 static ls_dataset *remake_map(const ls_dataset *dataset, ls_dataset **inputs) {
   const map_dataset *self = (const map_dataset *)dataset;
-  return new_map(inputs[0], &self->options, ls_object_retain(self->user),
+  return new_map(inputs[0], &self->options, ls_object_retain(dataset->user),
                  ls_dataset_spec_nest(dataset));
 }
 
 ls_dataset *ls_dataset_map(ls_dataset *dataset, const ls_map_options *options) {
-  if (options == NULL)
-    return ls_dataset_new(&map_class, sizeof(map_dataset), &dataset, 1,
-                          ls_null_argument("ls_dataset_map", "options"));
+  LS_DATASET_REQUIRE(options, map_dataset, &map_class, &dataset, 1);
   return new_map(dataset, options,
                  ls_user_create(options->user, options->release),
                  options->result);

@@ -219,12 +219,7 @@ typedef struct function_dataset {
   ls_dataset base;
   ls_index_options options;
   char name[64];
-  ls_user *user;
 } function_dataset;
-
-static void destroy_function(ls_dataset *dataset) {
-  ls_object_release(((function_dataset *)dataset)->user);
-}
 
 static void describe_function(const ls_dataset *dataset, ls_text *text) {
   const function_dataset *self = (const function_dataset *)dataset;
@@ -254,10 +249,8 @@ static ls_status get_function(const ls_dataset *dataset, ls_fetch *fetch,
                             self->name);
 }
 
-static const ls_dataset_class function_class = {.name = "function",
-                                                .destroy = destroy_function,
-                                                .describe = describe_function,
-                                                .get = get_function};
+static const ls_dataset_class function_class = {
+    .name = "function", .describe = describe_function, .get = get_function};
 
 static ls_status fill_function(function_dataset *self,
                                const ls_index_options *options) {
@@ -266,11 +259,6 @@ static ls_status fill_function(function_dataset *self,
   ls_format(self->name, sizeof(self->name), "%s",
             options->name != NULL ? options->name : "function");
   self->base.title = self->name;
-  self->user = ls_user_create(options->user, options->release);
-  if (self->user == NULL) {
-    ls_nest_release(options->element);
-    return ls_out_of_memory();
-  }
   LS_RETURN_IF_ERROR(ls_dataset_set_spec(&self->base, options->element));
   if ((options->get == NULL) == (options->make == NULL))
     return ls_invalid_argument("a data set of a function needs one of `get` "
@@ -285,17 +273,15 @@ static ls_status fill_function(function_dataset *self,
 }
 
 ls_dataset *ls_dataset_from_function(const ls_index_options *options) {
-  function_dataset *self =
-      (function_dataset *)new_source(&function_class, sizeof(*self));
-  if (options == NULL)
-    return ls_dataset_fail(
-        (ls_dataset *)self,
-        ls_null_argument("ls_dataset_from_function", "options"));
-  if (self == NULL) {
+  LS_DATASET_REQUIRE(options, function_dataset, &function_class, NULL, 0);
+  function_dataset *self = (function_dataset *)ls_dataset_new_with(
+      &function_class, sizeof(*self), NULL, 0,
+      ls_user_create(options->user, options->release), ls_ok());
+  if (self == NULL || !ls_status_is_ok(self->base.failure)) {
     ls_nest_release(options->element);
-    if (options->release != NULL) options->release(options->user);
-    return NULL;
+    return (ls_dataset *)self;
   }
+  self->base.indexed = true;
   return ls_dataset_fail(&self->base, fill_function(self, options));
 }
 

@@ -57,7 +57,6 @@ typedef struct ls_map_dataset {
   ls_dataset base;
   ls_map_options options;  // `result` is empty.
   char name[64];
-  ls_user *user;
 } ls_map_dataset;
 // Applies the function to an element of the input, in-out. `kept` has nests to
 // reuse.

@@ -14,7 +14,6 @@
 
 typedef struct bucket_dataset {
   ls_batch_dataset batch;  // The batch options of all buckets.
-  ls_user *user;
   int leaf;
   int64_t (*length)(ls_nest element, void *user);
   int64_t *boundaries, *sizes;
@@ -60,7 +59,7 @@ static ls_status bucket_choose(const bucket_dataset *dataset, ls_nest element,
   int leaf = dataset->leaf;
   int64_t length = -1;
   if (dataset->length != NULL) {
-    length = dataset->length(element, dataset->user->user);
+    length = dataset->length(element, dataset->batch.base.user->user);
   } else {
     const ls_array *array = find_leaf(element, &leaf);
     if (array != NULL && ls_array_shape(array).rank > 0)
@@ -245,7 +244,6 @@ static const ls_stage_class bucket_stage_class = {
 static void bucket_destroy(ls_dataset *dataset) {
   bucket_dataset *self = (bucket_dataset *)dataset;
   ls_batch_destroy(dataset);
-  ls_object_release(self->user);
   ls_release(dataset->allocator, self->boundaries);
   ls_release(dataset->allocator, self->sizes);
 }
@@ -290,7 +288,7 @@ static ls_dataset *bucket_remake(const ls_dataset *dataset,
                            .padded_shapes = batch->padded_shapes,
                            .num_padded_shapes = batch->num_padded_shapes,
                            .padding = batch->padding},
-      ls_object_retain(self->user));
+      ls_object_retain(dataset->user));
 }
 
 static ls_status bucket_check(const bucket_dataset *self,
@@ -372,23 +370,16 @@ static const ls_dataset_class bucket_class = {.name = "bucket",
 
 static ls_dataset *bucket_make(ls_dataset *input, const ls_bucket_options *o,
                                ls_user *user) {
-  bucket_dataset *self =
-      LS_DATASET_NEW(bucket_dataset, &bucket_class, &input, 1,
-                     user == NULL ? ls_out_of_memory() : ls_ok());
-  if (self == NULL) {
-    ls_object_release(user);
-    return NULL;
-  }
-  self->user = user;
-  if (!ls_status_is_ok(self->batch.base.failure)) return &self->batch.base;
+  bucket_dataset *self = (bucket_dataset *)ls_dataset_new_with(
+      &bucket_class, sizeof(*self), &input, 1, user, ls_ok());
+  if (self == NULL || !ls_status_is_ok(self->batch.base.failure))
+    return (ls_dataset *)self;
   return ls_dataset_fail(&self->batch.base, bucket_fill(self, o));
 }
 
 ls_dataset *ls_dataset_bucket(ls_dataset *dataset,
                               const ls_bucket_options *options) {
-  if (options == NULL)
-    return ls_dataset_new(&bucket_class, sizeof(bucket_dataset), &dataset, 1,
-                          ls_null_argument("ls_dataset_bucket", "options"));
+  LS_DATASET_REQUIRE(options, bucket_dataset, &bucket_class, &dataset, 1);
   return bucket_make(dataset, options,
                      ls_user_create(options->user, options->release));
 }

@@ -8,7 +8,6 @@
 typedef struct filter {
   ls_dataset dataset;
   char name[64];
-  ls_user *user;
   ls_filter_options options;
 } filter;
 
@@ -37,10 +36,6 @@ static ls_status filter_next(ls_stage *stage, ls_nest *element) {
 static const ls_stage_class filter_stage = {.next = filter_next};
 
 // ---- Making ----------------------------------------------------------------
-static void filter_destroy(ls_dataset *dataset) {
-  ls_object_release(((filter *)dataset)->user);
-}
-
 static void filter_describe(const ls_dataset *dataset, ls_text *text) {
   const filter *self = (const filter *)dataset;
   ls_text_append(text, self->name);
@@ -53,24 +48,17 @@ static ls_dataset *filter_remake(const ls_dataset *dataset,
                                  ls_dataset **inputs);
 
 static const ls_dataset_class filter_class = {.name = "filter",
-                                              .destroy = filter_destroy,
                                               .describe = filter_describe,
                                               .remake = filter_remake,
                                               .stage = &filter_stage};
 
 static ls_dataset *filter_make(ls_dataset *input, const ls_filter_options *o,
                                ls_user *user) {
-  ls_status status = ls_ok();
-  if (user == NULL)
-    status = ls_out_of_memory();
-  else if (o->call == NULL)
-    status = ls_invalid_argument("filter needs a function `call`");
-  filter *self = LS_DATASET_NEW(filter, &filter_class, &input, 1, status);
-  if (self == NULL) {
-    ls_object_release(user);
-    return NULL;
-  }
-  self->user = user;
+  filter *self = (filter *)ls_dataset_new_with(
+      &filter_class, sizeof(*self), &input, 1, user,
+      o->call != NULL ? ls_ok()
+                      : ls_invalid_argument("filter needs a function `call`"));
+  if (self == NULL) return NULL;
   self->options = *o;
   ls_format(self->name, sizeof(self->name), "%s",
             o->name != NULL ? o->name : "filter");
@@ -85,14 +73,13 @@ static ls_dataset *filter_make(ls_dataset *input, const ls_filter_options *o,
 static ls_dataset *filter_remake(const ls_dataset *dataset,
                                  ls_dataset **inputs) {
   const filter *self = (const filter *)dataset;
-  return filter_make(inputs[0], &self->options, ls_object_retain(self->user));
+  return filter_make(inputs[0], &self->options,
+                     ls_object_retain(dataset->user));
 }
 
 ls_dataset *ls_dataset_filter(ls_dataset *dataset,
                               const ls_filter_options *options) {
-  if (options == NULL)
-    return ls_dataset_new(&filter_class, sizeof(filter), &dataset, 1,
-                          ls_null_argument("ls_dataset_filter", "options"));
+  LS_DATASET_REQUIRE(options, filter, &filter_class, &dataset, 1);
   return filter_make(dataset, options,
                      ls_user_create(options->user, options->release));
 }

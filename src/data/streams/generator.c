@@ -10,7 +10,6 @@
 typedef struct generator {
   ls_dataset dataset;
   char name[64];
-  ls_user *user;
   ls_generator_options options;
 } generator;
 
@@ -147,11 +146,6 @@ static const ls_stage_class generator_stage_class = {
     .close = generator_close};
 
 // ---- Making ----------------------------------------------------------------
-static void generator_destroy(ls_dataset *dataset) {
-  generator *self = (generator *)dataset;
-  ls_object_release(self->user);
-}
-
 static void generator_describe(const ls_dataset *dataset, ls_text *text) {
   const generator *self = (const generator *)dataset;
   ls_text_append(text, self->name);
@@ -179,24 +173,17 @@ static ls_status generator_check(const ls_generator_options *o) {
 
 ls_dataset *ls_dataset_from_generator(const ls_generator_options *options) {
   static const ls_dataset_class kind = {.name = "generator",
-                                        .destroy = generator_destroy,
                                         .describe = generator_describe,
                                         .stage = &generator_stage_class};
-  if (options == NULL)
-    return ls_dataset_new(
-        &kind, sizeof(generator), NULL, 0,
-        ls_null_argument("ls_dataset_from_generator", "options"));
-  // Takes the user data over, also on failure.
-  ls_user *user = ls_user_create(options->user, options->release);
-  generator *self = LS_DATASET_NEW(generator, &kind, NULL, 0,
-                                   user == NULL ? ls_out_of_memory()
-                                                : generator_check(options));
+  LS_DATASET_REQUIRE(options, generator, &kind, NULL, 0);
+  generator *self = (generator *)ls_dataset_new_with(
+      &kind, sizeof(*self), NULL, 0,
+      ls_user_create(options->user, options->release),
+      generator_check(options));
   if (self == NULL || self->dataset.failure != NULL) {
     ls_nest_release(options->element);
-    ls_object_release(user);
     return (ls_dataset *)self;
   }
-  self->user = user;
   self->options = *options;
   self->options.element = ls_none();
   ls_format(self->name, sizeof(self->name), "%s", generator_name_of(options));

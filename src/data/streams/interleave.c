@@ -19,7 +19,6 @@ enum { DEFAULT_CYCLE = 8, MOST_SLOTS = 4096 };
 typedef struct interleave {
   ls_dataset dataset;
   char name[64];
-  ls_user *user;
   ls_flat_options options;  // `result` is empty.
 } interleave;
 
@@ -207,10 +206,6 @@ static const ls_stage_class interleave_stage_class = {
     .close = interleave_close};
 
 // ---- Making ----------------------------------------------------------------
-static void interleave_destroy(ls_dataset *dataset) {
-  ls_object_release(((interleave *)dataset)->user);
-}
-
 static void interleave_describe(const ls_dataset *dataset, ls_text *text) {
   const interleave *self = (const interleave *)dataset;
   const ls_flat_options *o = &self->options;
@@ -222,22 +217,18 @@ static void interleave_describe(const ls_dataset *dataset, ls_text *text) {
                           (long long)o->block);
 }
 
-static ls_dataset *remake_flat_map(const ls_dataset *dataset,
-                                   ls_dataset **inputs);
-static ls_dataset *remake_interleave(const ls_dataset *dataset,
+static ls_dataset *interleave_remake(const ls_dataset *dataset,
                                      ls_dataset **inputs);
 
 static const ls_dataset_class flat_map_class = {.name = "flat_map",
-                                                .destroy = interleave_destroy,
                                                 .describe = interleave_describe,
-                                                .remake = remake_flat_map,
+                                                .remake = interleave_remake,
                                                 .stage =
                                                     &interleave_stage_class};
 static const ls_dataset_class interleave_class = {
     .name = "interleave",
-    .destroy = interleave_destroy,
     .describe = interleave_describe,
-    .remake = remake_interleave,
+    .remake = interleave_remake,
     .stage = &interleave_stage_class};
 
 static ls_status interleave_check(const ls_dataset_class *kind,
@@ -263,16 +254,13 @@ static ls_status interleave_check(const ls_dataset_class *kind,
 static ls_dataset *interleave_make(const ls_dataset_class *kind,
                                    ls_dataset *input, const ls_flat_options *o,
                                    ls_user *user, ls_nest result) {
-  interleave *self = LS_DATASET_NEW(interleave, kind, &input, 1,
-                                    user == NULL ? ls_out_of_memory()
-                                                 : interleave_check(kind, o));
+  interleave *self = (interleave *)ls_dataset_new_with(
+      kind, sizeof(*self), &input, 1, user, interleave_check(kind, o));
   if (self == NULL || !ls_status_is_ok(self->dataset.failure)) {
-    ls_object_release(user);
     ls_nest_release(result);
     return (ls_dataset *)self;
   }
   const bool flat = kind == &flat_map_class;
-  self->user = user;
   self->options = *o;
   self->options.result = ls_none();
   ls_format(self->name, sizeof(self->name), "%s",
@@ -286,33 +274,19 @@ static ls_dataset *interleave_make(const ls_dataset_class *kind,
                          ls_dataset_set_spec(&self->dataset, result));
 }
 
-static ls_dataset *interleave_remake(const ls_dataset_class *kind,
-                                     const ls_dataset *dataset,
+static ls_dataset *interleave_remake(const ls_dataset *dataset,
                                      ls_dataset **inputs) {
   const interleave *self = (const interleave *)dataset;
   const ls_nest result = ls_dataset_spec_nest(dataset);
   ls_flat_options options = self->options;
   options.result = result;  // Set for the check only.
-  if (kind == &flat_map_class) options.cycle = options.block = 0;
-  return interleave_make(kind, inputs[0], &options,
-                         ls_object_retain(self->user), result);
-}
-
-static ls_dataset *remake_flat_map(const ls_dataset *dataset,
-                                   ls_dataset **inputs) {
-  return interleave_remake(&flat_map_class, dataset, inputs);
-}
-static ls_dataset *remake_interleave(const ls_dataset *dataset,
-                                     ls_dataset **inputs) {
-  return interleave_remake(&interleave_class, dataset, inputs);
+  if (dataset->kind == &flat_map_class) options.cycle = options.block = 0;
+  return interleave_make(dataset->kind, inputs[0], &options,
+                         ls_object_retain(dataset->user), result);
 }
 
 static ls_dataset *make_new(const ls_dataset_class *kind, ls_dataset *input,
-                            const ls_flat_options *options,
-                            const char *function) {
-  if (options == NULL)
-    return ls_dataset_new(kind, sizeof(interleave), &input, 1,
-                          ls_null_argument(function, "options"));
+                            const ls_flat_options *options) {
   return interleave_make(kind, input, options,
                          ls_user_create(options->user, options->release),
                          options->result);
@@ -320,10 +294,12 @@ static ls_dataset *make_new(const ls_dataset_class *kind, ls_dataset *input,
 
 ls_dataset *ls_dataset_flat_map(ls_dataset *dataset,
                                 const ls_flat_options *options) {
-  return make_new(&flat_map_class, dataset, options, "ls_dataset_flat_map");
+  LS_DATASET_REQUIRE(options, interleave, &flat_map_class, &dataset, 1);
+  return make_new(&flat_map_class, dataset, options);
 }
 
 ls_dataset *ls_dataset_interleave(ls_dataset *dataset,
                                   const ls_flat_options *options) {
-  return make_new(&interleave_class, dataset, options, "ls_dataset_interleave");
+  LS_DATASET_REQUIRE(options, interleave, &interleave_class, &dataset, 1);
+  return make_new(&interleave_class, dataset, options);
 }
