@@ -60,6 +60,17 @@ ls_status ls_cross_replica_begin(ls_crossing *crossing, ls_strategy *strategy,
 // ls_trial_end does. On failure `*out_value` (if not NULL) becomes none.
 ls_status ls_cross_replica_end(ls_crossing *crossing, ls_status status,
                                ls_nest *out_value);
+// Returns the status of a call that is made between begin and end.
+#define LS_CROSS_REPLICA(strategy, noun, out_value, ...)                       \
+  __extension__({                                                              \
+    ls_crossing ls_crossed;                                                    \
+    ls_status ls_ended =                                                       \
+        ls_cross_replica_begin(&ls_crossed, (strategy), (noun));               \
+    if (ls_status_is_ok(ls_ended))                                             \
+      ls_ended =                                                               \
+          ls_cross_replica_end(&ls_crossed, (__VA_ARGS__), (out_value));       \
+    ls_ended;                                                                  \
+  })
 // Enters the context of an update function for component `id` on `device`.
 void ls_update_begin(ls_scope *scope, ls_strategy *strategy, int32_t id,
                      const char *device);

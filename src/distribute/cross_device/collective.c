@@ -296,17 +296,6 @@ static ls_status collective_batch_reduce(void *user, ls_reduce_op op,
   return ls_ok();
 }
 
-static ls_status gather_all(const fetching *f, int axis, ls_nest *out_value) {
-  const size_t count = f->all.devices.count;
-  LS_OWN_ARRAY_OR_RETURN(f->allocator, ls_tensor, items, count);
-  ls_tensor made = ls_failed_tensor();
-  for (size_t i = 0; i < count; ++i)
-    LS_RETURN_IF_ERROR(ls_region_tensor(f->all.items[i], &items[i]));
-  LS_RETURN_IF_ERROR(ls_gather_tensors(items, count, axis, &made));
-  *out_value = ls_leaf(made);
-  return ls_ok();
-}
-
 static ls_status collective_gather(void *user, ls_nest value, int axis,
                                    ls_destinations where, ls_nest *out_value) {
   LS_OWN(fetching, f) = {0};
@@ -317,7 +306,7 @@ static ls_status collective_gather(void *user, ls_nest value, int axis,
   if (!lacks) return ls_gather_to_one(value, axis, where, out_value);
   {
     LS_DEVICE_SCOPE(to.names[0].text);
-    LS_RETURN_IF_ERROR(gather_all(&f, axis, &made));
+    LS_RETURN_IF_ERROR(ls_gather_parts(&f.all, axis, &made));
   }
   return ls_copy_to(made, &to, out_value);
 }

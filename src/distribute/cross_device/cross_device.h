@@ -94,6 +94,9 @@ ls_tensor ls_mean_of_sum(ls_tensor sum, double total, bool divide);
 // Concatenates tensors along an axis.
 ls_status ls_gather_tensors(const ls_tensor *items, size_t count, int axis,
                             ls_tensor *out_tensor);
+// Concatenates the components, each a tensor, along an axis.
+ls_status ls_gather_parts(const ls_components *parts, int axis,
+                          ls_nest *out_value);
 // Lists the components of a distributed value or variable as tensors, in order;
 // map outputs contribute all items. The caller frees `*items`.
 ls_status ls_component_tensors(ls_nest leaf, ls_allocator *allocator,

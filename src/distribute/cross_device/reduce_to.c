@@ -70,11 +70,9 @@ ls_status ls_strategy_reduce_to(ls_strategy *strategy, ls_reduce_op op,
                                 ls_nest *out_value) {
   LS_REQUIRE_OUT(out_value);
   LS_REQUIRE(strategy);
-  ls_crossing crossing;
-  LS_RETURN_IF_ERROR(ls_cross_replica_begin(&crossing, strategy, "reduce_to"));
-  const ls_status status =
-      strategy->kind->reduce_to(strategy, op, value, destinations, out_value);
-  return ls_cross_replica_end(&crossing, status, out_value);
+  return LS_CROSS_REPLICA(
+      strategy, "reduce_to", out_value,
+      strategy->kind->reduce_to(strategy, op, value, destinations, out_value));
 }
 
 // A batch of values: those for the cross-device ops, and the rest.
@@ -161,12 +159,10 @@ ls_status ls_strategy_batch_reduce_to(ls_strategy *strategy, ls_reduce_op op,
   LS_REQUIRE(strategy);
   LS_REQUIRE_ITEMS(values, count);
   LS_REQUIRE_ITEMS(destinations, count);
-  ls_crossing crossing;
-  LS_RETURN_IF_ERROR(
-      ls_cross_replica_begin(&crossing, strategy, "batch_reduce_to"));
-  const ls_status status = reduce_to_batch_reduce(
-      strategy, op, values, destinations, count, out_list);
-  return ls_cross_replica_end(&crossing, status, out_list);
+  return LS_CROSS_REPLICA(strategy, "batch_reduce_to", out_list,
+                          reduce_to_batch_reduce(strategy, op, values,
+                                                 destinations, count,
+                                                 out_list));
 }
 
 // ---- Broadcast -------------------------------------------------------------
@@ -194,14 +190,9 @@ ls_status ls_strategy_broadcast_to(ls_strategy *strategy, ls_nest value,
   LS_REQUIRE_OUT(out_value);
   LS_REQUIRE(strategy);
   LS_REQUIRE_EACH(destinations.devices, destinations.num_devices);
-  ls_crossing crossing;
-  LS_RETURN_IF_ERROR(
-      ls_cross_replica_begin(&crossing, strategy, "broadcast_to"));
-  ls_status status = ls_ok();
-  if (value.kind == LS_KIND_SCALAR)
-    *out_value = ls_nest_retain(value);
-  else
-    status =
-        strategy->kind->broadcast_to(strategy, value, destinations, out_value);
-  return ls_cross_replica_end(&crossing, status, out_value);
+  return LS_CROSS_REPLICA(strategy, "broadcast_to", out_value,
+                          value.kind == LS_KIND_SCALAR
+                              ? ls_take_nest(ls_nest_retain(value), out_value)
+                              : strategy->kind->broadcast_to(
+                                    strategy, value, destinations, out_value));
 }

@@ -62,8 +62,8 @@ static ls_status reduce_to_one_batch_reduce(void *self, ls_reduce_op op,
   return ls_ok();
 }
 
-static ls_status gather_at(const ls_components *parts, int axis,
-                           ls_nest *out_value) {
+ls_status ls_gather_parts(const ls_components *parts, int axis,
+                          ls_nest *out_value) {
   const size_t count = parts->devices.count;
   LS_OWN_ARRAY_OR_RETURN(ls_current_allocator(), ls_tensor, items, count);
   ls_tensor made = ls_failed_tensor();
@@ -86,7 +86,7 @@ static ls_status reduce_to_one_gather(void *self, ls_nest value, int axis,
   LS_RETURN_IF_ERROR(ls_components_init(&parts, value));
   {
     LS_DEVICE_SCOPE(devices.names[0].text);
-    LS_RETURN_IF_ERROR(gather_at(&parts, axis, &gathered));
+    LS_RETURN_IF_ERROR(ls_gather_parts(&parts, axis, &gathered));
   }
   return ls_copy_to(gathered, &devices, out_value);
 }

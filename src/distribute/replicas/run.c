@@ -219,14 +219,10 @@ ls_status ls_strategy_call_for_each_replica(ls_strategy *strategy,
   if (strategy->kind->call_each == NULL)
     return ls_strategy_run(strategy, callable, args, results);
   LS_RETURN_IF_ERROR(check_run(callable, args));
-  ls_crossing crossing;
   ls_nest made = ls_none();
-  LS_RETURN_IF_ERROR(
-      ls_cross_replica_begin(&crossing, strategy, "call_for_each_replica"));
-  ls_status status =
-      strategy->kind->call_each(strategy, callback, args, user, &made);
-  status = ls_cross_replica_end(&crossing, status, &made);
-  LS_RETURN_IF_ERROR(status);
+  LS_RETURN_IF_ERROR(LS_CROSS_REPLICA(
+      strategy, "call_for_each_replica", &made,
+      strategy->kind->call_each(strategy, callback, args, user, &made)));
   ls_nest_release(*results);
   *results = made;
   return ls_ok();

@@ -317,9 +317,7 @@ ls_status ls_strategy_fetch(ls_strategy *strategy, ls_nest value,
         "the destination of a fetch is one device, got an empty name");
   LS_RETURN_IF_ERROR(ls_device_canonical(
       destination != NULL ? destination : "/device:CPU:0", NULL, &name));
-  ls_crossing crossing;
-  LS_RETURN_IF_ERROR(ls_cross_replica_begin(&crossing, strategy, "fetch"));
-  const ls_status status =
-      strategy->kind->fetch(strategy, value, name.text, fn, user, out_value);
-  return ls_cross_replica_end(&crossing, status, out_value);
+  return LS_CROSS_REPLICA(
+      strategy, "fetch", out_value,
+      strategy->kind->fetch(strategy, value, name.text, fn, user, out_value));
 }

@@ -109,10 +109,8 @@ ls_status ls_strategy_worker_device_index(ls_strategy *strategy,
   LS_REQUIRE(strategy);
   LS_RETURN_IF_ERROR(
       ls_strategy_check_devices(strategy, "worker_device_index"));
-  ls_crossing crossing;
   LS_RETURN_IF_ERROR(
-      ls_cross_replica_begin(&crossing, strategy, "worker_device_index"));
-  LS_RETURN_IF_ERROR(ls_cross_replica_end(&crossing, ls_ok(), NULL));
+      LS_CROSS_REPLICA(strategy, "worker_device_index", NULL, ls_ok()));
   const size_t count = (size_t)strategy->num_replicas;
   LS_OWN_ARRAY_OR_RETURN(strategy->allocator, ls_nest, items, count);
   for (size_t i = 0; i < count; ++i)
@@ -151,9 +149,7 @@ ls_status ls_strategy_values_from_function(ls_strategy *strategy,
   LS_REQUIRE(strategy, function);
   LS_RETURN_IF_ERROR(
       ls_strategy_check_has(strategy, "distribute_values_from_function"));
-  ls_crossing crossing;
-  LS_RETURN_IF_ERROR(ls_cross_replica_begin(&crossing, strategy,
-                                            "distribute_values_from_function"));
-  return ls_cross_replica_end(
-      &crossing, make_values(strategy, function, user, out_value), out_value);
+  return LS_CROSS_REPLICA(strategy, "distribute_values_from_function",
+                          out_value,
+                          make_values(strategy, function, user, out_value));
 }

@@ -188,11 +188,8 @@ ls_status ls_mirrored_update(const ls_update_call *call, ls_variable *variable,
         variable->container != NULL ? "component of one" : "plain variable");
   if (ls_update_is_in_replica(call))
     return ls_update_in_replica(call, variable, out_value);
-  ls_crossing crossing;
-  LS_RETURN_IF_ERROR(
-      ls_cross_replica_begin(&crossing, call->strategy, "update"));
-  return ls_cross_replica_end(
-      &crossing, update_components(call, variable, out_value), out_value);
+  return LS_CROSS_REPLICA(call->strategy, "update", out_value,
+                          update_components(call, variable, out_value));
 }
 
 ls_status ls_strategy_update(ls_strategy *strategy, ls_variable *variable,
@@ -229,12 +226,9 @@ ls_status ls_mirrored_update_non_slot(const ls_update_call *call,
                                       size_t num_devices, ls_nest *out_value) {
   if (devices == NULL || num_devices == 0)
     return ls_invalid_argument("update_non_slot needs a list of devices");
-  ls_crossing crossing;
-  LS_RETURN_IF_ERROR(
-      ls_cross_replica_begin(&crossing, call->strategy, "update_non_slot"));
-  return ls_cross_replica_end(
-      &crossing, update_devices(call, devices, num_devices, out_value),
-      out_value);
+  return LS_CROSS_REPLICA(
+      call->strategy, "update_non_slot", out_value,
+      update_devices(call, devices, num_devices, out_value));
 }
 
 ls_status ls_strategy_update_non_slot(ls_strategy *strategy,
@@ -298,10 +292,8 @@ static ls_status map_all(const ls_update_call *call, const ls_nest *items,
 
 ls_status ls_mirrored_map(const ls_update_call *call, const ls_nest *items,
                           size_t num_items, ls_nest *out_value) {
-  ls_crossing crossing;
-  LS_RETURN_IF_ERROR(ls_cross_replica_begin(&crossing, call->strategy, "map"));
-  return ls_cross_replica_end(
-      &crossing, map_all(call, items, num_items, out_value), out_value);
+  return LS_CROSS_REPLICA(call->strategy, "map", out_value,
+                          map_all(call, items, num_items, out_value));
 }
 
 ls_status ls_strategy_map(ls_strategy *strategy, const ls_nest *items,

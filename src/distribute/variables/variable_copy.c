@@ -98,11 +98,8 @@ ls_status ls_variable_copy(ls_variable *variable, ls_variable **out_copy) {
     const ls_variable_options options = variable_copy_options_of(variable);
     return copy_plain(variable, &options, NULL, out_copy);
   }
-  ls_crossing crossing;
-  LS_RETURN_IF_ERROR(ls_cross_replica_begin(&crossing, ls_strategy_of(variable),
-                                            "copying a variable"));
-  const ls_status status = copy_distributed(variable, out_copy);
-  return ls_cross_replica_end(&crossing, status, NULL);
+  return LS_CROSS_REPLICA(ls_strategy_of(variable), "copying a variable", NULL,
+                          copy_distributed(variable, out_copy));
 }
 
 // ---- To the CPU ------------------------------------------------------------
@@ -152,9 +149,6 @@ ls_status ls_variable_copy_to_cpu(ls_variable *variable, ls_variable **copy) {
   LS_RETURN_IF_ERROR(find_copied(&variable));
   LS_RETURN_IF_ERROR(check_copy(variable, *copy));
   if (variable->num_components == 0) return copy_value(variable, copy);
-  ls_crossing crossing;
-  LS_RETURN_IF_ERROR(ls_cross_replica_begin(&crossing, ls_strategy_of(variable),
-                                            "copying a variable"));
-  const ls_status status = copy_value(variable, copy);
-  return ls_cross_replica_end(&crossing, status, NULL);
+  return LS_CROSS_REPLICA(ls_strategy_of(variable), "copying a variable", NULL,
+                          copy_value(variable, copy));
 }

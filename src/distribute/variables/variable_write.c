@@ -153,11 +153,8 @@ static ls_status variable_write_all(const ls_writing *w, ls_nest value,
 // necessary.
 static ls_status write_across(const ls_writing *w, ls_nest value,
                               ls_nest *out_value) {
-  ls_crossing crossing;
-  LS_RETURN_IF_ERROR(ls_cross_replica_begin(
-      &crossing, ls_strategy_of(w->variable), ls_writing_name(w)));
-  const ls_status status = variable_write_all(w, value, out_value);
-  return ls_cross_replica_end(&crossing, status, out_value);
+  return LS_CROSS_REPLICA(ls_strategy_of(w->variable), ls_writing_name(w),
+                          out_value, variable_write_all(w, value, out_value));
 }
 
 static ls_nest merge_write(ls_strategy *strategy, ls_nest args, void *user) {
@@ -312,6 +309,8 @@ static ls_status write_on_read_across(const ls_writing *w, ls_nest value,
   const ls_variable_aggregation aggregation = w->variable->aggregation;
   const bool read = w->options == NULL || !w->options->no_read_value;
   const bool sum = aggregation == LS_AGGREGATION_SUM;
+  LS_RETURN_IF_ERROR(
+      ls_note_unsaveable(w->variable, ls_writing_name(w), "across replicas"));
   if (is_unmirrored(value)) return ls_write_refuse_parts(w, "across replicas");
   if (sum && w->op != LS_OP_ASSIGN)
     return ls_failed_precondition(
@@ -349,16 +348,10 @@ static ls_status write_on_read(const ls_writing *w, ls_nest value,
                                ls_nest *out_value) {
   ls_place place;
   LS_RETURN_IF_ERROR(ls_place_of(w->variable, false, &place));
-  if (place.kind == LS_PLACE_CROSS) {
-    ls_crossing crossing;
-    LS_RETURN_IF_ERROR(ls_cross_replica_begin(
-        &crossing, ls_strategy_of(w->variable), ls_writing_name(w)));
-    ls_status status =
-        ls_note_unsaveable(w->variable, ls_writing_name(w), "across replicas");
-    if (ls_status_is_ok(status))
-      status = write_on_read_across(w, value, out_value);
-    return ls_cross_replica_end(&crossing, status, out_value);
-  }
+  if (place.kind == LS_PLACE_CROSS)
+    return LS_CROSS_REPLICA(ls_strategy_of(w->variable), ls_writing_name(w),
+                            out_value,
+                            write_on_read_across(w, value, out_value));
   if (ls_has_components(value)) return ls_write_refuse_parts(w, "in a replica");
   return place.kind == LS_PLACE_TRACE
              ? write_in_trace(w, &place, value, out_value)

@@ -260,15 +260,12 @@ ls_status ls_strategy_run_steps(ls_strategy *strategy, const ls_steps *options,
   LS_REQUIRE_OUT(out);
   LS_REQUIRE(strategy, options, options->fn);
   LS_REQUIRE(options->iterator);
-  ls_crossing crossing;
   ls_steps_build build = {.strategy = strategy,
                           .options = options,
                           .allocator = ls_current_allocator(),
                           .num_replicas = (size_t)strategy->num_replicas};
-  LS_RETURN_IF_ERROR(
-      ls_cross_replica_begin(&crossing, strategy, "ls_strategy_run_steps"));
-  const ls_status status =
-      ls_cross_replica_end(&crossing, steps_build(&build), NULL);
+  const ls_status status = LS_CROSS_REPLICA(strategy, "ls_strategy_run_steps",
+                                            NULL, steps_build(&build));
   ls_step_parts_drop(&build.parts);
   if (ls_status_is_ok(status))
     *out = build.context;
@@ -292,11 +289,8 @@ ls_status ls_strategy_run_next(ls_strategy *strategy, ls_callable callable,
                                ls_distributed_iterator *iterator,
                                ls_nest *results) {
   LS_REQUIRE(strategy, results);
-  ls_crossing crossing;
-  LS_RETURN_IF_ERROR(
-      ls_cross_replica_begin(&crossing, strategy, "ls_strategy_run_next"));
-  const ls_status status = run_next(strategy, callable, iterator, results);
-  return ls_cross_replica_end(&crossing, status, NULL);
+  return LS_CROSS_REPLICA(strategy, "ls_strategy_run_next", NULL,
+                          run_next(strategy, callable, iterator, results));
 }
 
 // ---- Steps that call the replicas ------------------------------------------

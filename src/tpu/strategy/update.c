@@ -149,13 +149,10 @@ ls_status ls_tpu_class_update(const ls_update_call *call, ls_variable *variable,
   LS_RETURN_IF_ERROR(update_check_variable(call, variable));
   if (ls_update_is_in_replica(call))
     return update_in_replica(call, variable, out_value);
-  ls_crossing crossing;
-  LS_RETURN_IF_ERROR(
-      ls_cross_replica_begin(&crossing, call->strategy, "update"));
-  const ls_status status = ls_tpu_context_current() != NULL
-                               ? update_whole(call, variable, out_value)
-                               : update_each(call, variable, out_value);
-  return ls_cross_replica_end(&crossing, status, out_value);
+  return LS_CROSS_REPLICA(call->strategy, "update", out_value,
+                          ls_tpu_context_current() != NULL
+                              ? update_whole(call, variable, out_value)
+                              : update_each(call, variable, out_value));
 }
 
 // ---- Without a variable ----------------------------------------------------
@@ -177,11 +174,8 @@ ls_status ls_tpu_class_update_non_slot(const ls_update_call *call,
                                        const char *const *devices,
                                        size_t num_devices, ls_nest *out_value) {
   (void)devices, (void)num_devices;
-  ls_crossing crossing;
-  LS_RETURN_IF_ERROR(
-      ls_cross_replica_begin(&crossing, call->strategy, "update_non_slot"));
-  return ls_cross_replica_end(&crossing, update_on_host(call, out_value),
-                              out_value);
+  return LS_CROSS_REPLICA(call->strategy, "update_non_slot", out_value,
+                          update_on_host(call, out_value));
 }
 
 ls_status ls_tpu_class_non_slot_devices(const ls_strategy *strategy,
