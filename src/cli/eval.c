@@ -47,12 +47,12 @@ static ls_status print_evaluation(void *user, const ls_train_config *config,
   }
   cli_print_text('{', "model", flags->run.model);
   cli_print_text(',', "data", flags->data != NULL ? flags->data : config->data);
-  printf(",\"examples\":%lld,\"loss\":%.9g,\"%s\":%.9g",
-         (long long)evaluation.examples, evaluation.loss, metric,
-         evaluation.accuracy);
-  if (is_text) printf(",\"perplexity\":%.9g", exp(evaluation.loss));
+  printf(",\"examples\":%lld", (long long)evaluation.examples);
+  cli_print_member(',', "loss", evaluation.loss, 9);
+  cli_print_member(',', metric, evaluation.accuracy, 9);
+  if (is_text) cli_print_member(',', "perplexity", exp(evaluation.loss), 9);
   if (!isnan(evaluation.mean_iou))
-    printf(",\"mean_iou\":%.9g", evaluation.mean_iou);
+    cli_print_member(',', "mean_iou", evaluation.mean_iou, 9);
   puts("}");
   return ls_ok();
 }

@@ -57,6 +57,9 @@ static ls_status generate_texts(void *user, cli_language *language) {
     input = prompt.data;
     LS_RETURN_IF_ERROR(status);
   }
+  // Until here a signal ends the program.
+  (void)cli_signals_defer(0);
+  cli_signals_saved();
   LS_RETURN_IF_ERROR(cli_writer_open(&flags->drawing, language, &text));
   for (int64_t i = 0; i < flags->count && cli_signals_first() == 0; ++i) {
     LS_RETURN_IF_ERROR(cli_writer_begin(&text, i, prompt.data, prompt.size));
@@ -113,8 +116,6 @@ int cli_generate(int argc, char **argv) {
       .operand = &flags.run.folder};
   CLI_PARSE_OR_RETURN(&syntax, argc, argv);
   if (!cli_check_math("generate", flags.run.math)) return CLI_USAGE;
-  (void)cli_signals_defer(0);
-  cli_signals_saved();
   int code = cli_with_language(&flags.run, generate_texts, &flags);
   return code == CLI_OK && cli_signals_first() != 0
              ? CLI_SIGNAL + cli_signals_first()

@@ -152,8 +152,9 @@ static ls_status score_line(cli_language *self, ls_bytes line, int64_t row,
         ls_status_annotate(score_window(self, line, at, window, &sum),
                            "in line %lld, counted from 0", (long long)row));
   const double loss = sum / (double)(line.size + 1);
-  printf("{\"loss\":%.6g,\"perplexity\":%.6g,\"row\":%lld}\n", loss, exp(loss),
-         (long long)row);
+  cli_print_member('{', "loss", loss, 6);
+  cli_print_member(',', "perplexity", exp(loss), 6);
+  printf(",\"row\":%lld}\n", (long long)row);
   return ls_ok();
 }
 

@@ -162,6 +162,15 @@ works predict run --model "$library:words" --limit 1
 grep -q '^{"class":\[[0-9,]*\],"probability":\[[0-9.,e-]*\],"row":0}$' out.txt ||
   fail "no classes"
 
+# A model that is certain of the wrong byte has no finite perplexity; JSON has no
+# infinity and no NaN.
+works train --model "$library:words" --data book --steps 1 --quiet \
+  --learning-rate 1e5 --optimizer sgd --run-dir run-7
+works predict run-7 --model "$library:words" --data lines.txt
+grep -q '"perplexity":null,' out.txt || fail "no infinite perplexity"
+works eval run-7 --model "$library:words" --json
+grep -q '"perplexity":null}' out.txt || fail "an infinite perplexity as JSON"
+
 # ---- Generating --------------------------------------------------------------
 # generates WANTED ARGUMENT...: exactly this text.
 generates() {
@@ -180,6 +189,22 @@ export=$(cat out.txt)
 generates "jumps over;jumps over;jumps over;jumps" "$export" \
   --prompt jumps --tokens 33 --temperature 0 --quiet
 [ -s err.txt ] && fail "--quiet prints"
+# While it waits for its prompt Ctrl-C ends it.
+rm -f pipe
+mkfifo pipe
+env --default-signal=INT "$lockstep" generate export --prompt - <pipe \
+  >out.txt 2>err.txt &
+process=$!
+exec 3>pipe
+sleep 0.3
+kill -s INT $process
+sleep 0.1
+exec 3>&-
+wait $process
+code=$?
+[ "$code" = 130 ] && grep -q 'ended by SIGINT' err.txt ||
+  fail "generate waits for its prompt in spite of Ctrl-C: code $code"
+rm pipe
 # The prompt is as long as it likes, and may come through a pipe; no prompt is a
 # line's end.
 printf 'what is it, and who jumps ov' |
