@@ -185,6 +185,9 @@ void cli_print_text(char before, const char *name, const char *text);
 // closing brace.
 void cli_print_values(ls_nest values);
 void cli_print_row(ls_nest values, int64_t row);
+// Returns the real (0) or the imaginary (1) part of an element of a complex
+// array.
+double cli_array_part(const ls_array *array, int64_t index, int part);
 // Returns the number of bytes of the UTF-8 character at `text`; 0: none.
 size_t cli_utf8_size(const char *text, size_t size);
 // Write to a file: a number, a string (bytes that are no UTF-8 become U+FFFD),

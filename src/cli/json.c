@@ -80,32 +80,36 @@ static void write_text(FILE *to, const ls_bytes *text) {
   cli_write_json(to, text->data, text->size);
 }
 
-// Writes a complex number as a list of two parts of `size` bytes each.
-static void write_complex(FILE *to, const char *parts, size_t size) {
-  putc('[', to);
-  for (int i = 0; i < 2; ++i) {
-    double value = 0;
-    float narrow = 0;
-    if (i > 0) putc(',', to);
-    if (size == sizeof(narrow)) {
-      memcpy(&narrow, parts + (size_t)i * size, size);
-      cli_write_real(to, (double)narrow, 9);
-    } else {
-      memcpy(&value, parts + (size_t)i * size, size);
-      cli_write_real(to, value, 17);
-    }
+double cli_array_part(const ls_array *array, int64_t index, int part) {
+  const size_t size = ls_dtype_size(ls_array_dtype(array)) / 2;
+  const char *at = (const char *)ls_array_data(array) +
+                   (2 * (size_t)index + (size_t)part) * size;
+  double value = 0;
+  float narrow = 0;
+  if (size == sizeof(value)) {
+    memcpy(&value, at, size);
+    return value;
   }
+  memcpy(&narrow, at, sizeof(narrow));
+  return (double)narrow;
+}
+
+// Writes a complex number as a list of its two parts.
+static void write_complex(FILE *to, const ls_array *array, int64_t index) {
+  const int digits = ls_array_dtype(array) == LS_DTYPE_C64 ? 9 : 17;
+  putc('[', to);
+  cli_write_real(to, cli_array_part(array, index, 0), digits);
+  putc(',', to);
+  cli_write_real(to, cli_array_part(array, index, 1), digits);
   putc(']', to);
 }
 
 static void json_write_element(FILE *to, const ls_array *array, int64_t index) {
   const ls_dtype dtype = ls_array_dtype(array);
-  const size_t size = ls_dtype_size(dtype);
   if (dtype == LS_DTYPE_STRING)
     write_text(to, &((const ls_bytes *)ls_array_data(array))[index]);
-  else if (dtype == LS_DTYPE_C64 || dtype == LS_DTYPE_C128)
-    write_complex(to, (const char *)ls_array_data(array) + (size_t)index * size,
-                  size / 2);
+  else if (ls_dtype_is_complex(dtype))
+    write_complex(to, array, index);
   else if (dtype == LS_DTYPE_BOOL)
     fputs(ls_array_i64(array, index) != 0 ? "true" : "false", to);
   else if (ls_dtype_is_float(dtype))

@@ -130,6 +130,30 @@ tells 0 '^equal: 0 lines of metrics, 1 file of values$' diff run resumed
 rm resumed/model.safetensors
 ends 1 "have no step in common to compare" diff run resumed
 
+# Complex elements have two parts, and no order.
+if command -v python3 >out.txt; then
+  cat >complex.py <<'END'
+import struct
+import sys
+import zipfile
+
+for path, last in ("one.npz", -4), ("two.npz", 4), ("none.npz", float("nan")):
+    head = "{'descr': '<c16', 'fortran_order': False, 'shape': (2,), }"
+    head = head.ljust(117) + "\n"
+    data = b"\x93NUMPY\1\0" + struct.pack("<H", len(head)) + head.encode()
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("w.npy", data + struct.pack("<4d", 0, 0, 3, last))
+END
+  python3 complex.py || fail "no files of complex arrays"
+  tells 0 '^w +c128\[2\] +32 bytes$' checkpoint show one.npz
+  tells 0 '"bytes":32,"min":null,"max":null,"mean":null,"deviation":null,"zeros":1,"no_numbers":0\}' \
+    checkpoint show one.npz --json
+  tells 0 '"zeros":1,"no_numbers":1\}' checkpoint show none.npz --json
+  tells 1 '^w: 1 of 2 elements of c128\[2\]; first w\[1\] is 3-4i \(0x4008000000000000 0xc010000000000000\) and 3\+4i \(0x4008000000000000 0x4010000000000000\); at most 8 apart, relative 2, [0-9]+ ulp$' \
+    checkpoint diff one.npz two.npz
+  tells 1 '; 1 are no numbers$' checkpoint diff one.npz none.npz
+fi
+
 # ---- Verify ------------------------------------------------------------------
 tells 0 '^run/model.ckpt-5: 5 arrays, 1.4 kB, whole$' checkpoint verify run
 tells 0 '^out.npz: 5 arrays, 1.4 kB, whole$' checkpoint verify out.npz
@@ -173,6 +197,10 @@ flips cut/model.ckpt-15.json 40
 verifies "'cut/model.ckpt-15.json' is damaged: its checksum" cut
 head -c 200 run/model.ckpt-20.safetensors >cut/model.ckpt-20.safetensors
 verifies "model.ckpt-20.safetensors' is" cut
+"$lockstep" checkpoint verify cut --json >out.txt 2>err.txt
+[ "$(grep -c '^{"path":"cut/model.ckpt-[0-9]*",.*}$' out.txt)" = 4 ] &&
+  grep -q '^{"path":"cut/model.ckpt-15","why":".*its checksum does not match' \
+    out.txt || fail "--json has no line for a file that cannot be opened"
 tells 0 '^ +15 .* damaged  .*its checksum does not match$' checkpoint list cut
 # The newest whole one is shown; which are not is said.
 "$lockstep" checkpoint show cut/ --brief >out.txt 2>err.txt

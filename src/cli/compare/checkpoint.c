@@ -135,6 +135,11 @@ static void verify_file(verify_flags *flags, const char *path) {
   size_t faults = 0;
   const ls_status status = check_file(flags, path, &faults);
   flags->bad |= faults > 0 || !ls_status_is_ok(status);
+  if (flags->json && !ls_status_is_ok(status)) {
+    cli_print_text('{', "path", path);
+    cli_print_text(',', "why", ls_status_message(status));
+    puts("}");
+  }
   (void)cli_report("checkpoint verify", status);
 }
 
@@ -168,7 +173,7 @@ int cli_checkpoint_verify(int argc, char **argv) {
   const cli_option options[] = {
       {"json", CLI_FLAG, &flags.json, NULL,
        "print a line of JSON per file: path, arrays, bytes, checksums, "
-       "damaged"},
+       "damaged; or path, why"},
   };
   const cli_syntax syntax = {
       .command = "checkpoint verify",

@@ -138,8 +138,9 @@ int cli_checkpoint_list(int argc, char **argv) {
 
 // ---- Statistics ------------------------------------------------------------
 typedef struct statistics {
-  double least, most, mean, deviation;  // Over elements that are not NaN.
-  int64_t zeros, nans;                  // Infinities included.
+  // Over elements that are not NaN; of complex ones, which have no order, NaN.
+  double least, most, mean, deviation;
+  int64_t zeros, nans;  // Infinities included.
 } statistics;
 
 static statistics statistics_of(const ls_array *array) {
@@ -147,8 +148,12 @@ static statistics statistics_of(const ls_array *array) {
   const int64_t count = ls_array_num_elements(array);
   double squares = 0;  // Squared distances to the mean so far (Welford, 1962).
   int64_t numbers = 0;
+  const bool is_complex = ls_dtype_is_complex(ls_array_dtype(array));
   for (int64_t i = 0; i < count; ++i) {
-    const double value = ls_array_f64(array, i);
+    // A NaN or infinite part makes the sum of the sizes such a number.
+    const double value = is_complex ? fabs(cli_array_part(array, i, 0)) +
+                                          fabs(cli_array_part(array, i, 1))
+                                    : ls_array_f64(array, i);
     s.zeros += value == 0;
     if (!isfinite(value)) {
       ++s.nans;
@@ -160,8 +165,8 @@ static statistics statistics_of(const ls_array *array) {
     s.least = fmin(s.least, value);
     s.most = fmax(s.most, value);
   }
-  if (numbers == 0) s.least = s.most = s.mean = s.deviation = (double)NAN;
-  if (numbers > 0) s.deviation = sqrt(squares / (double)numbers);
+  if (numbers == 0 || is_complex) s.least = s.most = s.mean = s.deviation = (double)NAN;
+  if (numbers > 0 && !is_complex) s.deviation = sqrt(squares / (double)numbers);
   return s;
 }
 
@@ -272,7 +277,7 @@ static void print_entry(const ls_saved_entry *entry, const statistics *s) {
   const int pad = 36 - (int)strnlen(entry->name, 36);
   printf("%*s  %-18s %10s", pad, "",
          LS_SHAPE_TEXT(entry->type.dtype, entry->type.shape), bytes);
-  if (s != NULL)
+  if (s != NULL && !ls_dtype_is_complex(entry->type.dtype))
     printf("  %11.4g %11.4g %11.4g %11.4g", s->least, s->most, s->mean,
            s->deviation);
   if (s != NULL && s->nans > 0)

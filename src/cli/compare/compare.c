@@ -7,11 +7,26 @@
 #include <string.h>
 
 // ---- Elements --------------------------------------------------------------
-// Returns the bits of an element of up to 8 bytes.
-static uint64_t bits_of(const ls_array *array, int64_t index) {
-  const size_t size = ls_dtype_size(ls_array_dtype(array));
+// Returns the number of parts of an element, of which complex ones have two.
+static int count_parts(const ls_array *array) {
+  return ls_dtype_is_complex(ls_array_dtype(array)) ? 2 : 1;
+}
+
+static size_t size_of_part(const ls_array *array) {
+  return ls_dtype_size(ls_array_dtype(array)) / (size_t)count_parts(array);
+}
+
+static double part_of(const ls_array *array, int64_t index, int part) {
+  return count_parts(array) == 2 ? cli_array_part(array, index, part)
+                                 : ls_array_f64(array, index);
+}
+
+// Returns the bits of a part of up to 8 bytes.
+static uint64_t bits_of(const ls_array *array, int64_t index, int part) {
+  const size_t size = size_of_part(array);
   const unsigned char *at =
-      (const unsigned char *)ls_array_data(array) + (size_t)index * size;
+      (const unsigned char *)ls_array_data(array) +
+      ((size_t)index * (size_t)count_parts(array) + (size_t)part) * size;
   uint8_t u8;
   uint16_t u16;
   uint32_t u32;
@@ -53,15 +68,17 @@ static void compare_add_numbers(cli_difference *all, double a, double b) {
 
 static void add_floats(cli_difference *all, const ls_array *a,
                        const ls_array *b, int64_t i) {
-  const double x = ls_array_f64(a, i), y = ls_array_f64(b, i);
-  if (isnan(x) || isnan(y)) {
-    ++all->nans;
-    return;
+  bool is_nan = false;
+  for (int part = 0; part < count_parts(a); ++part) {
+    const double x = part_of(a, i, part), y = part_of(b, i, part);
+    is_nan |= isnan(x) || isnan(y);
+    if (isnan(x) || isnan(y)) continue;
+    compare_add_numbers(all, x, y);
+    const uint64_t ulp =
+        apart(bits_of(a, i, part), bits_of(b, i, part), size_of_part(a));
+    if (ulp > all->ulp) all->ulp = ulp;
   }
-  compare_add_numbers(all, x, y);
-  const uint64_t ulp =
-      apart(bits_of(a, i), bits_of(b, i), ls_dtype_size(ls_array_dtype(a)));
-  if (ulp > all->ulp) all->ulp = ulp;
+  all->nans += is_nan;
 }
 
 static void add_integers(cli_difference *all, const ls_array *a,
@@ -77,6 +94,10 @@ static void add_integers(cli_difference *all, const ls_array *a,
                             ? fmax((double)(uint64_t)x, (double)(uint64_t)y)
                             : fmax(fabs((double)x), fabs((double)y));
   if (larger > 0) all->relative = fmax(all->relative, (double)ulp / larger);
+}
+
+static bool has_ulps(ls_dtype dtype) {
+  return ls_dtype_is_float(dtype) || ls_dtype_is_complex(dtype);
 }
 
 static bool are_of_one_type(const ls_array *a, const ls_array *b) {
@@ -95,7 +116,7 @@ cli_difference cli_compare(const ls_array *a, const ls_array *b) {
     const size_t at = (size_t)i * size;
     if (memcmp(x + at, y + at, size) == 0) continue;
     if (all.count++ == 0) all.first = i;
-    if (ls_dtype_is_float(dtype))
+    if (has_ulps(dtype))
       add_floats(&all, a, b, i);
     else
       add_integers(&all, a, b, i);
@@ -104,23 +125,28 @@ cli_difference cli_compare(const ls_array *a, const ls_array *b) {
 }
 
 // ---- Printing --------------------------------------------------------------
-// Formats an element and its bits: "0.5 (0x3f000000)".
-static void print_element(const ls_array *array, int64_t index, char *text,
-                          size_t size) {
+// Formats an element and its bits: "0.5 (0x3f000000)"; of a complex one both
+// parts: "1-2i (0x3f800000 0xc0000000)".
+static void print_element(const ls_array *array, int64_t index, char text[160]) {
+  enum { ROOM = 160 };
   const ls_dtype dtype = ls_array_dtype(array);
-  const int digits = 2 * (int)ls_dtype_size(dtype);
-  const unsigned long long bits = bits_of(array, index);
-  if (ls_dtype_is_float(dtype))
-    snprintf(text, size, "%.*g (0x%0*llx)",
-             dtype == LS_DTYPE_F64   ? 17
-             : dtype == LS_DTYPE_F32 ? 9
-                                     : 5,
-             ls_array_f64(array, index), digits, bits);
+  const int digits = 2 * (int)size_of_part(array);
+  const int reals = size_of_part(array) == 8   ? 17
+                    : size_of_part(array) == 4 ? 9
+                                               : 5;
+  const unsigned long long bits = bits_of(array, index, 0);
+  if (ls_dtype_is_complex(dtype))
+    snprintf(text, ROOM, "%.*g%+.*gi (0x%0*llx 0x%0*llx)", reals,
+             part_of(array, index, 0), reals, part_of(array, index, 1), digits,
+             bits, digits, (unsigned long long)bits_of(array, index, 1));
+  else if (ls_dtype_is_float(dtype))
+    snprintf(text, ROOM, "%.*g (0x%0*llx)", reals, ls_array_f64(array, index),
+             digits, bits);
   else if (ls_dtype_is_unsigned(dtype))
-    snprintf(text, size, "%llu (0x%0*llx)",
+    snprintf(text, ROOM, "%llu (0x%0*llx)",
              (unsigned long long)ls_array_i64(array, index), digits, bits);
   else
-    snprintf(text, size, "%lld (0x%0*llx)",
+    snprintf(text, ROOM, "%lld (0x%0*llx)",
              (long long)ls_array_i64(array, index), digits, bits);
 }
 
@@ -146,7 +172,7 @@ static void print_index(ls_shape shape, int64_t index, char *text,
 void cli_print_difference(const char *indent, const char *name,
                           const ls_array *a, const ls_array *b,
                           const cli_difference *d) {
-  char index[128], one[64], other[64];
+  char index[128], one[160], other[160];
   const ls_dtype dtype = ls_array_dtype(a);
   const ls_shape shape = ls_array_shape(a);
   if (d->first < 0) {
@@ -155,13 +181,13 @@ void cli_print_difference(const char *indent, const char *name,
     return;
   }
   print_index(shape, d->first, index, sizeof(index));
-  print_element(a, d->first, one, sizeof(one));
-  print_element(b, d->first, other, sizeof(other));
+  print_element(a, d->first, one);
+  print_element(b, d->first, other);
   printf("%s%s: %lld of %lld elements of %s; first %s%s is %s and %s", indent,
          name, (long long)d->count, (long long)ls_array_num_elements(a),
          LS_SHAPE_TEXT(dtype, shape), name, index, one, other);
   printf("; at most %.6g apart, relative %.3g", d->absolute, d->relative);
-  if (ls_dtype_is_float(dtype))
+  if (has_ulps(dtype))
     printf(", %llu ulp", (unsigned long long)d->ulp);
   if (d->nans > 0) printf("; %lld are no numbers", (long long)d->nans);
   printf("\n");
@@ -169,11 +195,11 @@ void cli_print_difference(const char *indent, const char *name,
 
 static void compare_print_json(const char *name, const ls_array *a,
                                const ls_array *b, const cli_difference *d) {
-  char index[128], one[64], other[64];
+  char index[128], one[160], other[160];
   const ls_shape shape = ls_array_shape(a);
   print_index(shape, d->first, index, sizeof(index));
-  print_element(a, d->first, one, sizeof(one));
-  print_element(b, d->first, other, sizeof(other));
+  print_element(a, d->first, one);
+  print_element(b, d->first, other);
   cli_print_text('{', "array", name);
   printf(",\"type\":\"%s\",\"elements\":%lld,\"different\":%lld,\"first\":%s,"
          "\"values\":[\"%s\",\"%s\"]",

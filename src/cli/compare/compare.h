@@ -10,7 +10,8 @@
 // Arrays of two types, dtype or shape, count as one element, without a first.
 typedef struct cli_difference {
   int64_t count, first;  // Elements that differ, and the first; -1: none.
-  // Largest differences, over elements that are numbers in both arrays.
+  // Largest differences, over elements that are numbers in both arrays; of
+  // complex ones over their parts.
   double absolute;
   double relative;  // Relative to the larger of the two.
   uint64_t ulp;     // Distance in representable numbers.
