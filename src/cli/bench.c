@@ -70,14 +70,9 @@ static ls_status wait_for(ls_nest results) {
   return ls_ok();
 }
 
-static ls_status run_step(cli_step *step, ls_nest *results) {
-  return ls_strategy_run(step->strategy, ls_traced(step->function), step->args,
-                         results);
-}
-
 static ls_status time_step(cli_step *step, ls_nest *results, double *out_ms) {
   const double before = now_ms(CLOCK_MONOTONIC);
-  LS_RETURN_IF_ERROR(run_step(step, results));
+  LS_RETURN_IF_ERROR(cli_step_run(step, results));
   LS_RETURN_IF_ERROR(wait_for(*results));
   *out_ms = now_ms(CLOCK_MONOTONIC) - before;
   return ls_ok();
@@ -85,7 +80,7 @@ static ls_status time_step(cli_step *step, ls_nest *results, double *out_ms) {
 
 static ls_status run_in_a_row(cli_step *step, ls_nest *results, int64_t count) {
   for (int64_t i = 0; i < count; ++i)
-    LS_RETURN_IF_ERROR(run_step(step, &results[i % STEPS_UNDER_WAY]));
+    LS_RETURN_IF_ERROR(cli_step_run(step, &results[i % STEPS_UNDER_WAY]));
   for (int i = 0; i < STEPS_UNDER_WAY; ++i)
     LS_RETURN_IF_ERROR(wait_for(results[i]));
   return ls_ok();

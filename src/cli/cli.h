@@ -259,6 +259,12 @@ ls_status cli_recover_run(const char *path);
 // Returns true if the overwriting of a run in this folder was interrupted, or
 // is going on.
 bool cli_is_overwritten(const char *path);
+// Lists the steps of a folder's checkpoints. Free the list with cli_release.
+ls_status cli_checkpoint_steps(const char *folder, int64_t **out_steps,
+                               size_t *out_count);
+// Finds out if a folder has checkpoints, also a killed run's or a copy, without
+// their list. A missing folder has none.
+ls_status cli_has_checkpoints(const char *folder, bool *out_has);
 // Adds to a file error, such as a full disk, a note about the saved steps of
 // the run in a folder (NULL: none) and how to continue it.
 ls_status cli_note_saved(const char *run_folder, ls_status status);
@@ -557,8 +563,8 @@ typedef struct cli_step {
   ls_nest args;  // Split among the replicas; none for a loop.
 } cli_step;
 ls_status cli_step_open(const cli_step_flags *flags, cli_step *out_step);
-// Runs the step or loop once.
-ls_status cli_step_run(const cli_step *step);
+// Runs the step or loop once. NULL: its results are not wanted.
+ls_status cli_step_run(const cli_step *step, ls_nest *results);
 void cli_step_close(cli_step *step);
 CLI_OWNED_STRUCT(cli_step, cli_step_close)
 

@@ -15,7 +15,7 @@ static ls_status compile_step(const cli_step_flags *flags,
                               ls_program_figures *out_figures) {
   CLI_OWN(cli_step, step) = {0};
   LS_RETURN_IF_ERROR(cli_step_open(flags, &step));
-  const ls_status ran = cli_step_run(&step);
+  const ls_status ran = cli_step_run(&step, NULL);
   if (!ls_status_is_ok(ran) &&
       (cli_device.topology == NULL || ls_status_code(ran) != LS_UNAVAILABLE ||
        ls_function_num_traces(step.function) == 0))

@@ -171,19 +171,10 @@ int cli_estimator_close(const char *command, cli_estimator *e, int code) {
 }
 
 // ---- Trained runs ----------------------------------------------------------
-ls_status cli_estimator_has_run(const cli_estimator *e, bool *out_has) {
-  size_t count = 0;
-  const ls_status status =
-      ls_saved_steps(ls_estimator_model_dir(e->estimator), NULL, 0, &count);
-  *out_has = ls_status_is_ok(status) && count > 0;
-  if (ls_status_code(status) != LS_NOT_FOUND) return status;
-  ls_status_free(status);
-  return ls_ok();
-}
-
 ls_status cli_estimator_was_trained(const cli_estimator *e) {
   bool has_run = false;
-  LS_RETURN_IF_ERROR(cli_estimator_has_run(e, &has_run));
+  LS_RETURN_IF_ERROR(
+      cli_has_checkpoints(ls_estimator_model_dir(e->estimator), &has_run));
   return has_run ? ls_ok()
                  : LS_STATUS(LS_FAILED_PRECONDITION,
                              "there is no run of an estimator in '%s': it has "

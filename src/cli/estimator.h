@@ -67,8 +67,6 @@ ls_status cli_estimator_note_batch(const estimator_flags *flags,
 // still running.
 int cli_estimator_close(const char *command, cli_estimator *estimator,
                         int code);
-// Finds out if the model folder has a checkpoint, damaged or not.
-ls_status cli_estimator_has_run(const cli_estimator *estimator, bool *out_has);
 // Returns FAILED_PRECONDITION if the folder has no checkpoint to use.
 ls_status cli_estimator_was_trained(const cli_estimator *estimator);
 

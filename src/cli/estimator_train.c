@@ -43,7 +43,7 @@ static ls_status check_folder(const training *run) {
   if (run->flags->train.resume != NULL)
     return cli_estimator_was_trained(&run->e);
   if (run->flags->train.overwrite) return ls_ok();
-  LS_RETURN_IF_ERROR(cli_estimator_has_run(&run->e, &has_run));
+  LS_RETURN_IF_ERROR(cli_has_checkpoints(folder, &has_run));
   if (!has_run) return ls_ok();
   return LS_STATUS(LS_ALREADY_EXISTS,
                    "there is a run in '%s': --resume %s continues it, and "

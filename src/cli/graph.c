@@ -12,11 +12,11 @@ typedef struct graph_flags {
 
 // Runs steps for one to two seconds, at least two steps.
 static ls_status measure_steps(cli_step *step) {
-  LS_RETURN_IF_ERROR(cli_step_run(step));  // Warms up memory and threads.
+  LS_RETURN_IF_ERROR(cli_step_run(step, NULL));  // Warms up memory and threads.
   LS_RETURN_IF_ERROR(ls_function_measure(step->function, true));
   const time_t begin = time(NULL);
   for (int i = 0; i < 2 || time(NULL) < begin + 2; ++i)
-    LS_RETURN_IF_ERROR(cli_step_run(step));
+    LS_RETURN_IF_ERROR(cli_step_run(step, NULL));
   return ls_ok();
 }
 
@@ -44,7 +44,7 @@ static ls_status print_graph(void *user, ls_runtime *runtime) {
   CLI_OWN(cli_step, step) = {0};
   CLI_OWN(text, text) = NULL;
   LS_RETURN_IF_ERROR(cli_step_open(&flags->step, &step));
-  LS_RETURN_IF_ERROR(cli_step_run(&step));  // Compiles the step.
+  LS_RETURN_IF_ERROR(cli_step_run(&step, NULL));  // Compiles the step.
   LS_RETURN_IF_ERROR(print_step(flags, &step, &text));
   fputs(text, stdout);
   return ls_ok();

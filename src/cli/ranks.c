@@ -9,7 +9,6 @@
 
 #include "lockstep/communicator.h"
 #include "lockstep/mpi.h"
-#include "lockstep/saved_file.h"
 
 static cli_process real_process;
 static _Thread_local cli_process *simulated_process;
@@ -163,15 +162,10 @@ static bool was_restarted(const ls_runtime *runtime) {
   return text != NULL && atoi(text) > 0;
 }
 
-// Looks for the checkpoints themselves: a killed run, or a copy, may lack their
-// list.
 static ls_status choose_restart(const char *folder, char *out_how) {
-  size_t count = 0;
-  const ls_status status = ls_saved_steps(folder, NULL, 0, &count);
-  const bool is_missing = ls_status_code(status) == LS_NOT_FOUND;
-  if (!ls_status_is_ok(status) && !is_missing) return status;
-  ls_status_free(status);
-  *out_how = count > 0 ? CLI_RESUMES : CLI_BEGINS_ANEW;
+  bool has = false;
+  LS_RETURN_IF_ERROR(cli_has_checkpoints(folder, &has));
+  *out_how = has ? CLI_RESUMES : CLI_BEGINS_ANEW;
   return ls_ok();
 }
 

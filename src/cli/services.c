@@ -263,16 +263,37 @@ ls_status cli_recover_run(const char *path) {
   return ls_status_code(status) == LS_NOT_FOUND ? ls_ok() : cli_give(&status);
 }
 
+ls_status cli_checkpoint_steps(const char *folder, int64_t **out_steps,
+                               size_t *out_count) {
+  size_t room = 0;
+  *out_steps = NULL;
+  *out_count = 0;
+  LS_RETURN_IF_ERROR(ls_saved_steps(folder, NULL, 0, &room));
+  CLI_OWN_ARRAY_OR_RETURN(int64_t, steps, room);
+  size_t count = 0;
+  LS_RETURN_IF_ERROR(ls_saved_steps(folder, steps, room, &count));
+  *out_steps = cli_give(&steps);
+  *out_count = count < room ? count : room;  // A run may write more.
+  return ls_ok();
+}
+
+ls_status cli_has_checkpoints(const char *folder, bool *out_has) {
+  size_t count = 0;
+  const ls_status status = ls_saved_steps(folder, NULL, 0, &count);
+  *out_has = count > 0;
+  if (ls_status_code(status) != LS_NOT_FOUND) return status;
+  ls_status_free(status);
+  return ls_ok();
+}
+
 ls_status cli_note_saved(const char *run_folder, ls_status status) {
   size_t count = 0;
+  CLI_OWN_MEMORY(int64_t, steps) = NULL;
   const ls_code code = ls_status_code(status);
   const bool by_files = code == LS_UNAVAILABLE || code == LS_PERMISSION_DENIED;
   if (!by_files || run_folder == NULL) return status;
-  ls_status_free(ls_saved_steps(run_folder, NULL, 0, &count));
-  CLI_OWN_MEMORY(int64_t, steps) = cli_allocate(count * sizeof(*steps));
-  if (count > 0 && steps != NULL)
-    ls_status_free(ls_saved_steps(run_folder, steps, count, &count));
-  if (count > 0 && steps != NULL)
+  ls_status_free(cli_checkpoint_steps(run_folder, &steps, &count));
+  if (count > 0)
     status = ls_status_annotate(
         status,
         "the run in '%s' is saved up to step %lld, its newest checkpoint; once "
@@ -284,7 +305,7 @@ ls_status cli_note_saved(const char *run_folder, ls_status status) {
 // Adds a hint if a path is not a run folder but a run's checkpoint, or an
 // estimator's folder, which has checkpoints and no config.json.
 static ls_status hint_run(const char *path, ls_status status) {
-  size_t count = 0;
+  bool has = false;
   if (ls_status_code(status) != LS_NOT_FOUND) return status;
   const char *slash = strrchr(path, '/');
   if (strncmp(slash != NULL ? slash + 1 : path, "model.ckpt-", 11) == 0)
@@ -292,8 +313,8 @@ static ls_status hint_run(const char *path, ls_status status) {
         status, "name the folder, for its newest checkpoint; 'lockstep train "
                 "--resume' takes an older one, too, and continues in a new "
                 "folder");
-  ls_status_free(ls_saved_steps(path, NULL, 0, &count));
-  if (count == 0) return status;
+  ls_status_free(cli_has_checkpoints(path, &has));
+  if (!has) return status;
   return ls_status_annotate(
       status, "it has checkpoints: if an estimator was trained there, name it "
               "by --model ./mine.so, or by --model NAME --estimator");

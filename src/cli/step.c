@@ -111,10 +111,10 @@ ls_status cli_step_open(const cli_step_flags *flags, cli_step *out_step) {
   return status;
 }
 
-ls_status cli_step_run(const cli_step *step) {
-  CLI_OWN(ls_nest, results) = {0};
+ls_status cli_step_run(const cli_step *step, ls_nest *results) {
+  CLI_OWN(ls_nest, own) = {0};
   return ls_strategy_run(step->strategy, ls_traced(step->function), step->args,
-                         &results);
+                         results != NULL ? results : &own);
 }
 
 void cli_step_close(cli_step *step) {

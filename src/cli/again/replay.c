@@ -200,8 +200,7 @@ static ls_status find_aim(cli_replaying *r) {
                 "the run went on from step %lld %s: --from %lld makes its "
                 "later steps again",
                 (long long)before,
-                aim.steps != now.steps ? "to another end"
-                                       : "with other flags",
+                aim.steps != now.steps ? "to another end" : "with other flags",
                 (long long)before);
       r->to = before;
       return ls_ok();
@@ -257,7 +256,8 @@ static ls_status find_ends(cli_replaying *r) {
       r->flags.checksum = common_divisor(line.step, r->flags.checksum);
   const bool makes_none = r->again.is_checked;
   if (r->to < 0) r->to = last;
-  LS_RETURN_IF_ERROR(cli_find_first_step(r->folder, r->estimator != NULL, &first));
+  LS_RETURN_IF_ERROR(
+      cli_find_first_step(r->folder, r->estimator != NULL, &first));
   if (!makes_none) LS_RETURN_IF_ERROR(skip_to_checkpoint(r, first));
   if (r->from < 0) r->from = 0;
   if (!makes_none && (r->to > last || r->from >= r->to))

@@ -74,8 +74,8 @@ static ls_status find_segments(verifying *v) {
   size_t count = 0, kept = 0;
   LS_RETURN_IF_ERROR(cli_checkpoint_steps(folder, &steps, &count));
   LS_RETURN_IF_ERROR(cli_read_text(folder, "metrics.jsonl", &text, NULL));
-  LS_RETURN_IF_ERROR(cli_find_first_step(
-      folder, v->replaying.estimator != NULL, &v->first));
+  LS_RETURN_IF_ERROR(
+      cli_find_first_step(folder, v->replaying.estimator != NULL, &v->first));
   v->segments = cli_allocate((count + 1) * sizeof(segment));
   if (v->segments == NULL) return ls_out_of_memory();
   bool begins = v->first == 0;

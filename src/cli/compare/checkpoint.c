@@ -63,20 +63,6 @@ int cli_checkpoint(int argc, char **argv) {
 }
 
 // ---- Helpers of all subcommands --------------------------------------------
-ls_status cli_checkpoint_steps(const char *folder, int64_t **out_steps,
-                               size_t *out_count) {
-  size_t room = 0;
-  *out_steps = NULL;
-  *out_count = 0;
-  LS_RETURN_IF_ERROR(ls_saved_steps(folder, NULL, 0, &room));
-  CLI_OWN_ARRAY_OR_RETURN(int64_t, steps, room);
-  size_t count = 0;
-  LS_RETURN_IF_ERROR(ls_saved_steps(folder, steps, room, &count));
-  *out_steps = cli_give(&steps);
-  *out_count = count < room ? count : room;  // A run may write more.
-  return ls_ok();
-}
-
 void cli_print_bytes(double bytes, char *text, size_t size) {
   static const char *const units[] = {"bytes", "kB", "MB", "GB", "TB"};
   size_t unit = 0;

@@ -165,7 +165,8 @@ static statistics statistics_of(const ls_array *array) {
     s.least = fmin(s.least, value);
     s.most = fmax(s.most, value);
   }
-  if (numbers == 0 || is_complex) s.least = s.most = s.mean = s.deviation = (double)NAN;
+  if (numbers == 0 || is_complex)
+    s.least = s.most = s.mean = s.deviation = (double)NAN;
   if (numbers > 0 && !is_complex) s.deviation = sqrt(squares / (double)numbers);
   return s;
 }

@@ -127,7 +127,8 @@ cli_difference cli_compare(const ls_array *a, const ls_array *b) {
 // ---- Printing --------------------------------------------------------------
 // Formats an element and its bits: "0.5 (0x3f000000)"; of a complex one both
 // parts: "1-2i (0x3f800000 0xc0000000)".
-static void print_element(const ls_array *array, int64_t index, char text[160]) {
+static void print_element(const ls_array *array, int64_t index,
+                          char text[160]) {
   enum { ROOM = 160 };
   const ls_dtype dtype = ls_array_dtype(array);
   const int digits = 2 * (int)size_of_part(array);
@@ -187,8 +188,7 @@ void cli_print_difference(const char *indent, const char *name,
          name, (long long)d->count, (long long)ls_array_num_elements(a),
          LS_SHAPE_TEXT(dtype, shape), name, index, one, other);
   printf("; at most %.6g apart, relative %.3g", d->absolute, d->relative);
-  if (has_ulps(dtype))
-    printf(", %llu ulp", (unsigned long long)d->ulp);
+  if (has_ulps(dtype)) printf(", %llu ulp", (unsigned long long)d->ulp);
   if (d->nans > 0) printf("; %lld are no numbers", (long long)d->nans);
   printf("\n");
 }

@@ -107,9 +107,6 @@ int cli_checkpoint_diff(int argc, char **argv);
 int cli_checkpoint_verify(int argc, char **argv);
 int cli_checkpoint_convert(int argc, char **argv);
 
-// Lists the steps of a folder's checkpoints. Free the list with cli_release.
-ls_status cli_checkpoint_steps(const char *folder, int64_t **out_steps,
-                               size_t *out_count);
 // Formats a size, such as "1.5 MB".
 void cli_print_bytes(double bytes, char *text, size_t size);
 

@@ -126,7 +126,7 @@ static ls_status list_layers(const cli_step *step, cli_step *out_alone,
   flags.batch_size = (flags.batch_size + flags.replicas - 1) / flags.replicas;
   flags.replicas = 1;
   LS_RETURN_IF_ERROR(cli_step_open(&flags, out_alone));
-  LS_RETURN_IF_ERROR(cli_step_run(out_alone));
+  LS_RETURN_IF_ERROR(cli_step_run(out_alone, NULL));
   return cli_layers_open(step, ls_function_graph(out_alone->function),
                          out_layers);
 }
@@ -138,7 +138,7 @@ static ls_status summarize(void *user, ls_runtime *runtime) {
   CLI_OWN(cli_step, alone) = {0};
   CLI_OWN(cli_layers, layers) = {0};
   LS_RETURN_IF_ERROR(cli_step_open(&flags->step, &step));
-  LS_RETURN_IF_ERROR(cli_step_run(&step));
+  LS_RETURN_IF_ERROR(cli_step_run(&step, NULL));
   LS_RETURN_IF_ERROR(list_layers(&step, &alone, &layers));
   if (!flags->json) return print_table(&flags->step, &layers);
   print_json(&flags->step, &layers);

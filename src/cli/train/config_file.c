@@ -46,11 +46,11 @@ static bool refuse_member(const config_file *file, const cli_member *member) {
     names[i] = syntax->options[i].name;
   const char *nearest =
       names != NULL ? cli_nearest(name, names, syntax->num_options) : NULL;
-  return cli_refuse(syntax->command, "'%s' has \"%.*s\", which is no flag%s%s%s",
-                    file->path, (int)member->key_size, member->key,
-                    nearest != NULL ? "; did you mean '" : "",
-                    nearest != NULL ? nearest : "",
-                    nearest != NULL ? "'?" : "");
+  return cli_refuse(
+      syntax->command, "'%s' has \"%.*s\", which is no flag%s%s%s", file->path,
+      (int)member->key_size, member->key,
+      nearest != NULL ? "; did you mean '" : "", nearest != NULL ? nearest : "",
+      nearest != NULL ? "'?" : "");
 }
 
 static bool refuse_value(const config_file *file, const cli_member *member,

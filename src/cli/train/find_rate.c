@@ -21,10 +21,10 @@ typedef struct rate_test {
   double low, high;
   int64_t steps;
   int64_t batches;  // Batches per step of the optimizer, of one rate.
-  int64_t count;   // Losses so far.
-  double *means;   // Exponential means of the losses up to each step.
-  double average;  // The same, not yet divided by the sum of the weights.
-  double best;     // The lowest of them.
+  int64_t count;    // Losses so far.
+  double *means;    // Exponential means of the losses up to each step.
+  double average;   // The same, not yet divided by the sum of the weights.
+  double best;      // The lowest of them.
 } rate_test;
 
 // ---- The test --------------------------------------------------------------
@@ -34,8 +34,7 @@ static int64_t last_rate(const rate_test *test) {
 }
 
 static double rate_of(const rate_test *test, int64_t step) {
-  const double part =
-      (double)(step / test->batches) / (double)last_rate(test);
+  const double part = (double)(step / test->batches) / (double)last_rate(test);
   return test->low * pow(test->high / test->low, part);
 }
 

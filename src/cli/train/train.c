@@ -497,9 +497,8 @@ static int run_train(const cli_syntax *syntax, train_flags *flags, void *user) {
   if (code != CLI_OK) return code;
   if (!cli_train_check(flags)) return CLI_USAGE;
   if (flags->only_saves && flags->find_lr != NULL)
-    return cli_misuse("train",
-                      "--steps 0 saves the initial weights: there is "
-                      "nothing for --find-lr to compare");
+    return cli_misuse("train", "--steps 0 saves the initial weights: there is "
+                               "nothing for --find-lr to compare");
   return flags->find_lr != NULL
              ? cli_train_find_rate(syntax, flags, run_train, NULL)
              : cli_train_run(syntax, flags);
