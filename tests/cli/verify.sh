@@ -223,6 +223,16 @@ grep -q "note: chain.jsonl: the last line is incomplete" out.txt ||
 trains --resume kept --steps 180 --save-every-steps 10
 verifies 0 "are the same" kept
 
+# With other flags to the same end, from the checkpoint before a damaged one.
+rm -rf kept
+# shellcheck disable=SC2086
+trains $tiny --steps 100 --save-every-steps 10 --keep 3 --attest --run-dir kept
+flips kept/model.ckpt-100.safetensors 1000
+trains --resume kept --allow-inexact --learning-rate 0.2 --save-every-steps 2
+verifies 0 "and 4 of its 100 steps made again have its bits" kept --all
+grep -q "note: steps 0 to 96 cannot be made again: the run went on with other" \
+  out.txt || fail "steps with two rates"
+
 # ---- A run that goes on from another one's step --------------------------------
 # Its first steps begin with a checkpoint that it lacks.
 trains --resume run@100 --checksum 1 --run-dir branch --attest

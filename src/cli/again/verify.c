@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli/again/replay.h"
 
@@ -40,29 +41,62 @@ static void add_segment(verifying *v, int64_t to) {
   v->last = to;
 }
 
-// Marks segments in which the run went on to another end, as the chain says.
+// Returns true for members of configurations on which no step depends.
+static bool is_free(const char *key) {
+  static const char *const keys[] = {"threads",
+                                     "model",
+                                     "data",
+                                     "test",
+                                     "keep",
+                                     "keep_best",
+                                     "keep_every_hours",
+                                     "stop_early",
+                                     "patience",
+                                     "min_delta",
+                                     "test_steps",
+                                     "crc32c"};
+  for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); ++i)
+    if (strcmp(key, keys[i]) == 0) return true;
+  return false;
+}
+
+// Compares the configurations of two parts of a run. Returns the reason for
+// which steps of both cannot be made again at once; NULL: they can.
+static const char *find_change(const char *before, const char *after) {
+  const char *found = NULL;
+  cli_member one, other;
+  for (const char *at = before; cli_json_next(&at, &one);) {
+    char key[64];
+    snprintf(key, sizeof(key), "%.*s", (int)one.key_size, one.key);
+    if (is_free(key) || (cli_json_find(after, key, &other) &&
+                         one.value_size == other.value_size &&
+                         memcmp(one.value, other.value, one.value_size) == 0))
+      continue;
+    if (strcmp(key, "steps") == 0 || strcmp(key, "epochs") == 0)
+      return "the run went on to another end, from a checkpoint that is gone";
+    found = "the run went on with other flags, from a checkpoint that is gone";
+  }
+  return found;
+}
+
+// Marks segments in which a model's run went on otherwise, as the chain says.
 static ls_status cut_segments(const verifying *v) {
   CLI_OWN_MEMORY(char, text) = NULL;
-  char before[100] = "", end[100];
   cli_line line = {.text = NULL};
-  cli_member config, steps, epochs;
+  cli_member config, before = {.value = NULL};
   LS_RETURN_IF_ERROR(
       cli_read_text(v->replaying.folder, "chain.jsonl", &text, NULL));
   const char *at = text;
-  for (cli_line_next(&at, &line); line.text != NULL;
+  for (cli_line_next(&at, &line);
+       line.text != NULL && v->replaying.estimator == NULL;
        cli_line_next(&at, &line)) {
-    if (!cli_json_find(line.text, "config", &config) ||
-        !cli_json_find(config.value, "steps", &steps) ||
-        !cli_json_find(config.value, "epochs", &epochs))
-      continue;
-    snprintf(end, sizeof(end), "%.*s %.*s", (int)steps.value_size, steps.value,
-             (int)epochs.value_size, epochs.value);
-    for (size_t i = 0; i < v->num_segments && before[0] != '\0'; ++i)
-      if (strcmp(before, end) != 0 && v->segments[i].from < line.step &&
-          line.step < v->segments[i].to)
-        v->segments[i].lacks =
-            "the run went on to another end, from a checkpoint that is gone";
-    memcpy(before, end, sizeof(end));
+    if (!cli_json_find(line.text, "config", &config)) continue;
+    const char *change =
+        before.value != NULL ? find_change(before.value, config.value) : NULL;
+    for (size_t i = 0; i < v->num_segments && change != NULL; ++i)
+      if (v->segments[i].from < line.step && line.step < v->segments[i].to)
+        v->segments[i].lacks = change;
+    before = config;
   }
   return ls_ok();
 }
