@@ -188,10 +188,15 @@ ls_status ls_train_check_labels(const ls_model_type *type, ls_nest batch,
     if ((uint32_t)data[i] < classes || (has_void && data[i] == LS_VOID_LABEL))
       continue;
     if (out_row != NULL) *out_row = i / per_row;
+    // Wider labels have been clamped.
     return ls_invalid_argument(
-        "label %lld of a batch is %d: model '%s' has %lld classes, which count "
-        "from 0",
-        (long long)i, (int)data[i], type->name, (long long)type->num_classes);
+        "label %lld of a batch is %d%s: model '%s' has %lld classes, which "
+        "count from 0",
+        (long long)i, (int)data[i],
+        data[i] == INT32_MAX   ? " or more"
+        : data[i] == INT32_MIN ? " or less"
+                               : "",
+        type->name, (long long)type->num_classes);
   }
   return ls_ok();
 }

@@ -116,6 +116,12 @@ trains kinds --data kinds.jsonl --label kind
 printf '{"a":0.5,"kind":1}\n' >one.jsonl
 ends 1 "column 'kind' is 1, expected a text" eval runs/kinds --data one.jsonl
 
+# A label that is none of i32 is no other.
+printf 'a,b,label\n1.5,2,0\n1,2.5,9999999999\n' >wide.csv
+ends 1 "is 2147483647 or more: model 'tiny' has 4 classes" train --model tiny \
+  --data wide.csv --test none --quiet --run-dir runs/wide --batch-size 2 \
+  --steps 1
+
 # ---- Lines of JSON -----------------------------------------------------------
 printf '{"a":0.5,"kind":"x"}\n{"a":0.5,"kind":"a\\u0000b"}\n' >zero.jsonl
 printf '{"a":0.5,"kind":"x"}\n{"a":0.5,"kind":"\\ud800"}\n' >half.jsonl

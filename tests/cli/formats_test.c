@@ -391,7 +391,24 @@ TEST(runs_on_files_go_on_as_they_began) {
 }
 
 // ---- What goes wrong -------------------------------------------------------
+// Writes a record whose label is a text.
+static void put_named_record(const char *path) {
+  ls_tfrecord_output *writer = NULL;
+  LS_OWN_BEGUN(ls_example_builder, builder, ls_example_init,
+               ls_allocator_system());
+  const float numbers[4] = {0};
+  const ls_bytes label = {"cat", 3};
+  ls_bytes example;
+  ls_example_add_floats(&builder, "x", numbers, 4);
+  ls_example_add_bytes(&builder, "label", &label, 1);
+  expect_ok(ls_example_end(&builder, &example));
+  expect_ok(ls_tfrecord_output_open(ls_runtime_current(), path, &writer));
+  expect_ok(ls_tfrecord_output_add(writer, example.data, example.size));
+  expect_ok(ls_tfrecord_output_close(writer, true));
+}
+
 static void put_wrong(void) {
+  put_named_record("named.tfrecord");
   static const char *const short_row = "label,a,b\n1,2,3\n0,1\n";
   static const char *const texts = "name,label\nanna,0\nbert,1\n";
   static const char *const kinds = "a,b,label\n1,2,0.5\n3,4,1\n";
@@ -465,6 +482,8 @@ TEST(what_cannot_be_learnt_from_is_told) {
       {"odd.tfrecord --features 'picture=f32[16],label'",
        "has 16 bytes, expected 64"},
       {"png.tfrecord --features 'label=image,label'", "has numbers, no image"},
+      {"named.tfrecord", "feature 'label' of 'named.tfrecord' is a text or "
+                         "other bytes; labels are whole numbers"},
       {"png.tfrecord,raw.tfrecord", "'png.tfrecord,raw.tfrecord'"},
       {"mnist --split 0.5", "--split cannot be given with --data mnist"},
       {"keras.npz --split 0.5",

@@ -115,6 +115,11 @@ static ls_status complete(const cli_files *files, ls_nest found,
   if (!label->typed && label->dtype == LS_DTYPE_U8 && label->shape.rank == 1 &&
       label->shape.dim[0] == 1)
     label->shape = LS_SCALAR;
+  if (!label->typed && label->dtype == LS_DTYPE_U8 && label->shape.rank == 1 &&
+      type != NULL && type->label_shape.rank == 0 && !cli_has_numbers(request))
+    return ls_invalid_argument("feature '%s' of '%s' is a text or other bytes; "
+                               "labels are whole numbers",
+                               label->name, files->first);
   if (label->image)
     return ls_invalid_argument("feature '%s' of '%s' is an image; labels are "
                                "whole numbers",
