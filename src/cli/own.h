@@ -48,6 +48,12 @@
 // Any thread.
 void *cli_allocate(size_t size);
 void cli_release(void *memory);
+// Copies a text, with a terminating zero; NULL if there is no memory.
+static inline char *cli_copy_text(const char *data, size_t size) {
+  char *text = (char *)cli_allocate(size + 1);
+  if (text != NULL && size > 0) memcpy(text, data, size);
+  return text;
+}
 
 static inline void cli_owned_memory_end(void *place) {
   void *memory = NULL;

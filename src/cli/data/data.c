@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
@@ -31,12 +30,6 @@ enum { SHUFFLE_BUFFER = 10000, BATCH = 128 };
 
 static const char *format_name(const cli_files *files) {
   return files->format != NULL ? files->format->name : "";
-}
-
-static double data_now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
 // ---- Reading ---------------------------------------------------------------
@@ -85,7 +78,7 @@ static ls_status read_through(const data_flags *flags, int64_t size,
                               ls_iterator *iterator, reading *out) {
   CLI_OWN(ls_nest, element) = ls_none();
   CLI_OWN(ls_status, status) = ls_ok();
-  const double begin = data_now();
+  const double begin = cli_now();
   double shown = begin;
   while (cli_signals_first() == 0) {
     status = ls_iterator_next(iterator, &element);
@@ -93,14 +86,14 @@ static ls_status read_through(const data_flags *flags, int64_t size,
     if (!ls_status_is_ok(status)) break;
     out->elements += flags->batch > 1 ? data_rows_of(element) : 1;
     out->bytes += bytes_of(element);
-    const double t = data_now();
+    const double t = cli_now();
     out->seconds = t - begin;
     if (out->seconds >= (double)flags->seconds) break;
     if (t - shown < 0.2) continue;
     shown = t;
     show_progress(out, size, false);
   }
-  out->seconds = data_now() - begin;
+  out->seconds = cli_now() - begin;
   show_progress(out, size, true);
   if (!ls_status_is_ok(status) && !out->ended) return cli_give(&status);
   return ls_iterator_get_stats(iterator, &out->stats);

@@ -185,6 +185,9 @@ const cli_format *cli_format_find(const char *path);
 // Finds the format of files with this name; NULL: unknown.
 const cli_format *cli_format_named(const char *name);
 
+// Returns true for the name of an image file.
+bool cli_is_image_name(const char *name, size_t size);
+
 // Files that are read as a text of bytes, for a language model.
 extern const cli_format cli_text_format;
 // Returns true if --data names files that a language model reads so.
@@ -284,8 +287,6 @@ typedef struct cli_sheet {
 void cli_sheet_close(cli_sheet *table);
 CLI_OWNED_STRUCT(cli_sheet, cli_sheet_close)
 
-// Copies a text, with a terminating zero; NULL if there is no memory.
-char *cli_copy_text(const char *data, size_t size);
 // Makes room for `count` columns.
 ls_status cli_sheet_make(cli_sheet *table, size_t count);
 // Open a table by its first rows.

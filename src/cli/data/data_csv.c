@@ -665,16 +665,21 @@ ls_status cli_json_pairs(const cli_files *files,
   return table_pairs(files, request, cli_sheet_open_json, out);
 }
 
-ls_status cli_csv_rows(const cli_files *files, ls_dataset **out) {
+// Opens the rows of a table that `open` opens.
+static ls_status table_rows(const cli_files *files,
+                            ls_status (*open)(const cli_files *files,
+                                              cli_sheet *out),
+                            ls_dataset **out) {
   CLI_OWN(cli_sheet, table) = {0};
-  const ls_status status = cli_sheet_open_csv(files, &table);
+  const ls_status status = open(files, &table);
   *out = ls_dataset_retain(table.guessed);
   return status;
 }
 
+ls_status cli_csv_rows(const cli_files *files, ls_dataset **out) {
+  return table_rows(files, cli_sheet_open_csv, out);
+}
+
 ls_status cli_json_lines(const cli_files *files, ls_dataset **out) {
-  CLI_OWN(cli_sheet, table) = {0};
-  const ls_status status = cli_sheet_open_json(files, &table);
-  *out = ls_dataset_retain(table.guessed);
-  return status;
+  return table_rows(files, cli_sheet_open_json, out);
 }

@@ -143,12 +143,6 @@ ls_status cli_sheet_open_csv(const cli_files *files, cli_sheet *out) {
 }
 
 // ---- Tables ----------------------------------------------------------------
-char *cli_copy_text(const char *data, size_t size) {
-  char *text = cli_allocate(size + 1);
-  if (text != NULL && size > 0) memcpy(text, data, size);
-  return text;
-}
-
 ls_status cli_sheet_make(cli_sheet *table, size_t count) {
   table->count = count;
   table->columns = cli_allocate(count * sizeof(*table->columns));

@@ -66,10 +66,9 @@ ls_status cli_files_open(const char *text, cli_files *out) {
   size_t most = 1;
   for (const char *at = text; *at != '\0'; ++at)
     most += *at == ',';
-  out->copy = cli_allocate(strlen(text) + 1);
+  out->copy = cli_copy_text(text, strlen(text));
   out->paths = cli_allocate(most * sizeof(*out->paths));
   if (out->copy == NULL || out->paths == NULL) return ls_out_of_memory();
-  memcpy(out->copy, text, strlen(text));
   char *rest = out->copy;
   while (!is_one && rest != NULL) {
     char *path = strsep(&rest, ",");

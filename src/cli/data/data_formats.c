@@ -85,11 +85,8 @@ static bool has_images(const char *folder) {
   DIR *entries = opendir(folder);
   if (entries == NULL) return false;
   for (const struct dirent *entry; (entry = readdir(entries)) != NULL;) {
-    const char *point = strrchr(entry->d_name, '.');
-    found |=
-        entry->d_name[0] != '.' && point != NULL &&
-        (strcasecmp(point, ".png") == 0 || strcasecmp(point, ".jpg") == 0 ||
-         strcasecmp(point, ".jpeg") == 0);
+    found |= entry->d_name[0] != '.' &&
+             cli_is_image_name(entry->d_name, strlen(entry->d_name));
   }
   closedir(entries);
   return found;
@@ -228,6 +225,11 @@ static const cli_format *find_by_name(const char *name, size_t size) {
     }
   }
   return NULL;
+}
+
+bool cli_is_image_name(const char *name, size_t size) {
+  const cli_format *format = find_by_name(name, size);
+  return format != NULL && format->open == cli_image_files;
 }
 
 static bool has_head(const cli_format *format, const unsigned char *head,

@@ -57,17 +57,10 @@ static ls_nest read_image(ls_nest element, const ls_map_call *call,
 
 static ls_status is_image(ls_nest element, const ls_map_call *call, void *user,
                           bool *out_keep) {
-  static const char *const ends[] = {".png", ".jpg", ".jpeg"};
   (void)call;
   (void)user;
   const ls_bytes *name = ls_array_data(ls_nest_as_array(element));
-  *out_keep = false;
-  for (size_t i = 0; i < sizeof(ends) / sizeof(*ends); ++i) {
-    const size_t length = strlen(ends[i]);
-    *out_keep |=
-        name->size > length &&
-        strncasecmp(name->data + name->size - length, ends[i], length) == 0;
-  }
+  *out_keep = cli_is_image_name(name->data, name->size);
   return ls_ok();
 }
 

@@ -3,7 +3,6 @@
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "cli/data/data.h"
@@ -43,13 +42,6 @@ static void print_label(ls_nest element, const ls_dataset *dataset, char *text,
            name != NULL ? name : "");
 }
 
-static int find_columns(void) {
-  struct winsize window = {0};
-  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 0)
-    return window.ws_col;
-  return WIDTH;
-}
-
 static ls_status draw_images(ls_runtime *runtime, const ls_dataset *dataset,
                              const ls_nest *elements, size_t count) {
   const ls_array *images[MOST_IMAGES];
@@ -62,7 +54,8 @@ static ls_status draw_images(ls_runtime *runtime, const ls_dataset *dataset,
     captions[i] = texts[i];
     labelled |= texts[i][0] != '\0';
   }
-  const int width = find_columns();
+  const int columns = cli_window_of(STDOUT_FILENO).columns;
+  const int width = columns > 0 ? columns : WIDTH;
   return cli_draw(
       images, count,
       &(cli_draw_options){.paint = cli_paint_of(runtime, STDOUT_FILENO),

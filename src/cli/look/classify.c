@@ -126,10 +126,8 @@ static ls_status copy_names(const ls_train_config *config,
   const char *names = config->classes;
   if (names[0] == '\0' && strcmp(config->data, "fashion-mnist") == 0)
     names = fashion_names;
-  out->names = cli_allocate(strlen(names) + 1);
-  if (out->names == NULL) return ls_out_of_memory();
-  memcpy(out->names, names, strlen(names) + 1);
-  return ls_ok();
+  out->names = cli_copy_text(names, strlen(names));
+  return out->names != NULL ? ls_ok() : ls_out_of_memory();
 }
 
 static ls_status classify_test(const ls_train_config *config,

@@ -163,15 +163,6 @@ void cli_check_kernels(cli_checkup *checkup) {
 
 // ---- Memory ----------------------------------------------------------------
 // Reads an entry of /proc/meminfo, in bytes; NaN if there is none.
-static double read_memory(const char *name) {
-  char line[160];
-  CLI_OWN(FILE, file) = fopen("/proc/meminfo", "re");
-  while (file != NULL && fgets(line, sizeof(line), file) != NULL)
-    if (strncmp(line, name, strlen(name)) == 0 && line[strlen(name)] == ':')
-      return 1024 * strtod(line + strlen(name) + 1, NULL);
-  return NAN;
-}
-
 static void check_huge_pages(cli_checkup *checkup) {
   char text[128];
   if (!read_line("/sys/kernel/mm/transparent_hugepage/enabled", text,
@@ -189,8 +180,9 @@ static void check_huge_pages(cli_checkup *checkup) {
 }
 
 void cli_check_memory(cli_checkup *checkup) {
-  const double all = read_memory("MemTotal"),
-               free = read_memory("MemAvailable");
+  static const char path[] = "/proc/meminfo";
+  const double all = cli_read_memory(path, "MemTotal"),
+               free = cli_read_memory(path, "MemAvailable");
   const double limit = cli_read_limit(
       "memory.max", "memory/memory.limit_in_bytes", cli_read_amount);
   const double room = cli_room();

@@ -58,6 +58,9 @@ ls_status cli_plan_batch_size(cli_plan_run *run, const cli_memory *memory,
 // ---- The machine -----------------------------------------------------------
 // Returns the resident memory of this process, in bytes; 0 if unknown.
 double cli_resident_bytes(void);
+// Returns an entry of a file of /proc such as "VmRSS:   1234 kB", in bytes; 0
+// if there is none.
+double cli_read_memory(const char *path, const char *name);
 // Memory that this process may have: what it has and what is available, of the
 // machine, the control group and the limits of the shell. INFINITY if unknown.
 double cli_room(void);

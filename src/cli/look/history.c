@@ -269,10 +269,9 @@ static void find_state(cli_history *history) {
 // ---- A run -----------------------------------------------------------------
 ls_status cli_history_read(const char *folder, cli_history *out) {
   *out = (cli_history){.seconds_left = NAN};
-  out->folder = cli_allocate(strlen(folder) + 1);
+  out->folder = cli_copy_text(folder, strlen(folder));
   out->series = cli_allocate(CLI_MOST_SERIES * sizeof(*out->series));
   if (out->folder == NULL || out->series == NULL) return ls_out_of_memory();
-  memcpy(out->folder, folder, strlen(folder));
   LS_RETURN_IF_ERROR(cli_read_text(folder, "config.json", &out->config, NULL));
   const bool is_model = out->config != NULL;
   if (!is_model)

@@ -31,6 +31,15 @@ typedef struct cli_run_budget {
   int64_t steps;
 } cli_run_budget;
 
+// A part of a run's time.
+typedef struct cli_time_part {
+  const char *name;
+  double seconds;
+} cli_time_part;
+enum { CLI_TIME_PARTS = 6 };
+void cli_list_times(const cli_run_budget *budget,
+                    cli_time_part parts[CLI_TIME_PARTS]);
+
 typedef struct cli_history {
   char *folder;   // As the user named it.
   char *config;   // Text of config.json or estimator.json; NULL: none.

@@ -120,22 +120,25 @@ void cli_history_progress(const cli_history *history, char *text, size_t size) {
   }
 }
 
+void cli_list_times(const cli_run_budget *budget,
+                    cli_time_part parts[CLI_TIME_PARTS]) {
+  parts[0] = (cli_time_part){"compute", budget->compute};
+  parts[1] = (cli_time_part){"input", budget->input};
+  parts[2] = (cli_time_part){"other ranks", budget->collective};
+  parts[3] = (cli_time_part){"host calls", budget->host};
+  parts[4] = (cli_time_part){"saves", budget->save};
+  parts[5] = (cli_time_part){"rest", budget->rest};
+}
+
 void cli_history_times(const cli_history *history, char *text, size_t size) {
   const cli_run_budget *budget = &history->budget;
-  const struct {
-    const char *name;
-    double seconds;
-  } parts[] = {{"compute", budget->compute},
-               {"input", budget->input},
-               {"other ranks", budget->collective},
-               {"host calls", budget->host},
-               {"saves", budget->save},
-               {"rest", budget->rest}};
+  cli_time_part parts[CLI_TIME_PARTS];
+  cli_list_times(budget, parts);
   text[0] = '\0';
   if (budget->whole <= 0 || budget->steps <= 0) return;
   append(text, size, "%.3g ms per step",
          1e3 * budget->whole / (double)budget->steps);
-  for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); ++i) {
+  for (int i = 0; i < CLI_TIME_PARTS; ++i) {
     const double share = 100 * parts[i].seconds / budget->whole;
     if (share >= 0.5) append(text, size, ", %s %.0f%%", parts[i].name, share);
   }

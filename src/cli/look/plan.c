@@ -4,7 +4,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "cli/look/estimate.h"
 #include "cli/look/table.h"
@@ -27,12 +26,6 @@ typedef struct plan {
 } plan;
 
 // ---- Time ------------------------------------------------------------------
-static double plan_now(void) {
-  struct timespec time = {0};
-  (void)clock_gettime(CLOCK_MONOTONIC, &time);
-  return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
-}
-
 // Times steps for some seconds, after a first one.
 static ls_status time_steps(const cli_plan_run *run, const cli_plan_step *step,
                             plan *p) {
@@ -42,13 +35,13 @@ static ls_status time_steps(const cli_plan_run *run, const cli_plan_step *step,
   const ls_callable callable = ls_traced(step->function);
   LS_RETURN_IF_ERROR(
       ls_strategy_run(run->strategy, callable, step->args, &results));
-  const double begin = plan_now();
+  const double begin = cli_now();
   double end = begin;
   for (; p->timed_steps < MOST_STEPS && end < begin + seconds;
        ++p->timed_steps) {
     LS_RETURN_IF_ERROR(
         ls_strategy_run(run->strategy, callable, step->args, &results));
-    end = plan_now();
+    end = cli_now();
   }
   const double per_epoch =
       ceil((double)run->examples / (double)run->batch_size);

@@ -123,26 +123,10 @@ void cli_report_metrics(FILE *out, const cli_report_data *data) {
 }
 
 // ---- Times -----------------------------------------------------------------
-typedef struct time_part {
-  const char *name;
-  double seconds;
-} time_part;
-enum { NUM_PARTS = 6 };
-
-static void list_parts(const cli_run_budget *budget,
-                       time_part parts[NUM_PARTS]) {
-  parts[0] = (time_part){"compute", budget->compute};
-  parts[1] = (time_part){"input", budget->input};
-  parts[2] = (time_part){"other ranks", budget->collective};
-  parts[3] = (time_part){"host calls", budget->host};
-  parts[4] = (time_part){"saves", budget->save};
-  parts[5] = (time_part){"rest", budget->rest};
-}
-
 static void write_budget(FILE *out, const cli_report_data *data, size_t run) {
   const cli_run_budget *budget = &data->runs.items[run].budget;
-  time_part parts[NUM_PARTS];
-  list_parts(budget, parts);
+  cli_time_part parts[CLI_TIME_PARTS];
+  cli_list_times(budget, parts);
   if (budget->whole <= 0) return;
   if (data->runs.count > 1) {
     fputs("<h3>", out);
@@ -150,11 +134,11 @@ static void write_budget(FILE *out, const cli_report_data *data, size_t run) {
     fputs("</h3>\n", out);
   }
   fputs("<div class=\"bar\">", out);
-  for (int i = 0; i < NUM_PARTS; ++i)
+  for (int i = 0; i < CLI_TIME_PARTS; ++i)
     fprintf(out, "<span class=\"f%d\" style=\"width:%.2f%%\"></span>", i + 1,
             fmin(fmax(100 * parts[i].seconds / budget->whole, 0), 100));
   fputs("</div>\n<p class=\"parts\">", out);
-  for (int i = 0; i < NUM_PARTS; ++i)
+  for (int i = 0; i < CLI_TIME_PARTS; ++i)
     fprintf(out, "<span><i class=\"key f%d\"></i>%s %.1f%%</span> ", i + 1,
             parts[i].name, 100 * parts[i].seconds / budget->whole);
   fputs("</p>\n", out);

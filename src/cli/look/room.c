@@ -13,9 +13,7 @@
 #include "cli/look/estimate.h"
 #include "cli/look/table.h"
 
-// Reads an entry of a file of /proc such as "VmRSS:   1234 kB", in bytes; 0 if
-// there is none.
-static double read_entry(const char *path, const char *name) {
+double cli_read_memory(const char *path, const char *name) {
   char line[160];
   CLI_OWN(FILE, file) = fopen(path, "re");
   while (file != NULL && fgets(line, sizeof(line), file) != NULL)
@@ -47,20 +45,20 @@ static double group_cache(void) {
 }
 
 double cli_resident_bytes(void) {
-  return read_entry("/proc/self/status", "VmRSS");
+  return cli_read_memory("/proc/self/status", "VmRSS");
 }
 
 // Returns the memory that a limit of the shell leaves, in which the kernel
 // counts `entry` of this process.
 static double limit_room(const struct rlimit *limit, const char *entry) {
   if (limit->rlim_cur == RLIM_INFINITY) return INFINITY;
-  return (double)limit->rlim_cur - read_entry("/proc/self/status", entry) +
+  return (double)limit->rlim_cur - cli_read_memory("/proc/self/status", entry) +
          cli_resident_bytes();
 }
 
 double cli_room(void) {
-  const double available = read_entry("/proc/meminfo", "MemAvailable") +
-                           read_entry("/proc/meminfo", "SwapFree");
+  const double available = cli_read_memory("/proc/meminfo", "MemAvailable") +
+                           cli_read_memory("/proc/meminfo", "SwapFree");
   const double own = cli_resident_bytes(), limit = group_limit();
   double room = available > 0 ? available + own : INFINITY;
   struct rlimit space = {RLIM_INFINITY, RLIM_INFINITY}, data = space;
@@ -116,8 +114,8 @@ ls_status cli_check_room(const ls_model *model, int64_t batch_size,
   if (batch_size == 0) batch_size = type->batch_size;
   if (batch_size > examples) batch_size = examples;
   LS_RETURN_IF_ERROR(count_bytes(model, &bytes));
-  const double all = read_entry("/proc/meminfo", "MemTotal") +
-                     read_entry("/proc/meminfo", "SwapTotal");
+  const double all = cli_read_memory("/proc/meminfo", "MemTotal") +
+                     cli_read_memory("/proc/meminfo", "SwapTotal");
   const double most = fmin(all > 0 ? all : INFINITY, group_limit());
   const size_t size =
       ls_dtype_size(type->example_dtype != LS_DTYPE_NONE ? type->example_dtype

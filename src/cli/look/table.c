@@ -5,16 +5,11 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 enum { GAP = 2, LEAST_NAME = 8, MOST_COLUMNS = 32 };
 
-int cli_output_columns(void) {
-  struct winsize window = {0};
-  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) != 0) return 0;
-  return window.ws_col;
-}
+int cli_output_columns(void) { return cli_window_of(STDOUT_FILENO).columns; }
 
 // ---- Filling ---------------------------------------------------------------
 // Makes room for one more row; returns false without memory.

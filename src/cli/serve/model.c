@@ -54,12 +54,6 @@ ls_status cli_served_find(const cli_served *model, const char *key, size_t size,
 }
 
 // ---- Folders ---------------------------------------------------------------
-static char *copy_text(const char *text, size_t size) {
-  char *copy = cli_allocate(size + 1);
-  if (copy != NULL) memcpy(copy, text, size);
-  return copy;
-}
-
 static bool is_number(const char *text, size_t size) {
   for (size_t i = 0; i < size; ++i)
     if (!isdigit((unsigned char)text[i])) return false;
@@ -97,10 +91,10 @@ static char *derive_name(const char *path) {
     while (begin > 0 && full[begin - 1] != '/')
       --begin;
     if (end > begin && !is_number(full + begin, end - begin))
-      return copy_text(full + begin, end - begin);
+      return cli_copy_text(full + begin, end - begin);
     end = begin > 0 ? begin - 1 : 0;
   }
-  return copy_text("model", 5);
+  return cli_copy_text("model", 5);
 }
 
 static bool is_name(const char *text) {
@@ -164,8 +158,8 @@ ls_status cli_served_load(const char *word, cli_served *out) {
     path[--end] = '\0';
   find_newest(path, sizeof(path));
   out->name =
-      named ? copy_text(word, (size_t)(equals - word)) : derive_name(path);
-  out->folder = copy_text(path, strlen(path));
+      named ? cli_copy_text(word, (size_t)(equals - word)) : derive_name(path);
+  out->folder = cli_copy_text(path, strlen(path));
   if (out->name == NULL || out->folder == NULL) return ls_out_of_memory();
   if (!is_name(out->name))
     return ls_invalid_argument("'%s' is no name of a model, which stands in "

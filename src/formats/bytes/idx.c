@@ -4,6 +4,7 @@
 #include "base/memory/own.h"
 #include "io/bytes.h"
 #include "io/inflate.h"
+#include "io/npy.h"
 #include "lockstep/shape_rules.h"
 
 static const struct {
@@ -99,40 +100,22 @@ ls_status ls_idx_parse(const char *name, const void *bytes, size_t size,
 }
 
 // ---- Elements --------------------------------------------------------------
-// Copies big-endian elements of `width` bytes to the machine's order.
-static void copy_elements(void *target, const unsigned char *from, size_t count,
-                          size_t width) {
-  if (width == 1) {
-    if (count > 0) memcpy(target, from, count);
-    return;
-  }
-  unsigned char *out = target;
-  for (size_t i = 0; i < count; ++i) {
-    uint64_t value = 0;
-    for (size_t k = 0; k < width; ++k)
-      value = value << 8 | from[i * width + k];
-    if (width == 2) {
-      const uint16_t narrow = (uint16_t)value;
-      memcpy(out + i * width, &narrow, sizeof(narrow));
-    } else if (width == 4) {
-      const uint32_t narrow = (uint32_t)value;
-      memcpy(out + i * width, &narrow, sizeof(narrow));
-    } else {
-      memcpy(out + i * width, &value, sizeof(value));
-    }
-  }
-}
-
 static ls_status decode_plain(const char *name, const void *bytes, size_t size,
                               ls_array **out_array) {
   ls_idx_header header;
   LS_RETURN_IF_ERROR(ls_idx_parse(name, bytes, size, &header));
   ls_array *array = NULL;
   LS_RETURN_IF_ERROR(ls_array_create(header.dtype, header.shape, &array));
-  copy_elements(ls_array_mutable_data(array),
-                (const unsigned char *)bytes + header.data_offset,
-                (size_t)ls_array_num_elements(array),
-                ls_dtype_size(header.dtype));
+  void *elements = ls_array_mutable_data(array);
+  const size_t width = ls_dtype_size(header.dtype);
+  const bool is_little = __BYTE_ORDER__ != __ORDER_BIG_ENDIAN__;
+  if (ls_array_size(array) > 0)
+    memcpy(elements, (const char *)bytes + header.data_offset,
+           ls_array_size(array));
+  ls_npy_convert(&(ls_npy_header){.dtype = header.dtype,
+                                  .width = width,
+                                  .swapped = is_little && width > 1},
+                 elements, (size_t)ls_array_num_elements(array));
   *out_array = array;
   return ls_ok();
 }

@@ -66,22 +66,15 @@ static ls_status fashion_mnist_read_part(ls_runtime *runtime,
   char image_name[32], label_name[32];
   snprintf(image_name, sizeof(image_name), "%s-images-idx3-ubyte", part);
   snprintf(label_name, sizeof(label_name), "%s-labels-idx1-ubyte", part);
-  ls_array *images = NULL, *labels = NULL;
-  ls_status status = ls_ok();
-  LS_GOTO_IF_ERROR(done, status,
-                   read_either(runtime, directory, label_name, &labels));
-  LS_GOTO_IF_ERROR(done, status,
-                   fashion_mnist_check(directory, label_name, labels, 1));
-  LS_GOTO_IF_ERROR(done, status,
-                   read_either(runtime, directory, image_name, &images));
-  LS_GOTO_IF_ERROR(done, status,
-                   fashion_mnist_check(directory, image_name, images, 3));
+  LS_OWN(ls_array, images) = NULL;
+  LS_OWN(ls_array, labels) = NULL;
+  LS_RETURN_IF_ERROR(read_either(runtime, directory, label_name, &labels));
+  LS_RETURN_IF_ERROR(fashion_mnist_check(directory, label_name, labels, 1));
+  LS_RETURN_IF_ERROR(read_either(runtime, directory, image_name, &images));
+  LS_RETURN_IF_ERROR(fashion_mnist_check(directory, image_name, images, 3));
   *out_arrays = LS_TUPLE(ls_nest_array(ls_array_retain(images)),
                          ls_nest_array(ls_array_retain(labels)));
-done:
-  ls_array_release(images);
-  ls_array_release(labels);
-  return status;
+  return ls_ok();
 }
 
 ls_dataset *ls_dataset_fashion_mnist(const char *directory, bool train) {
