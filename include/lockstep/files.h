@@ -119,11 +119,11 @@ typedef struct ls_csv_column {
 
 // Zero in a field means its default.
 typedef struct ls_csv_options {
-  // Columns to read, by name. Default: all.
+  // Columns to read, by name. Default: all, which have a name each.
   const ls_csv_column *columns;
   size_t num_columns;
-  // On: each file begins with a line of names. Default on. Off: `columns` are
-  // all there are, in order.
+  // On: each file begins with a line of names, without spaces around those that
+  // have no quotes. Default on. Off: `columns` are all there are, in order.
   ls_flag header;
   char delimiter;      // Default ','.
   ls_flag keep_index;  // Keeps FILE.index. Default off.

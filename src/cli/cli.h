@@ -171,6 +171,9 @@ void cli_processor_name(char *name, size_t size);
 // Limits the log of runtimes created later to warnings and errors.
 void cli_show_warnings_alone(void);
 
+// Prints an untrusted text without control characters, or bytes that are no
+// UTF-8, to standard output.
+void cli_print_clean(const char *text);
 // Prints a number as JSON with `digits` digits; null if it is not finite.
 void cli_print_real(double value, int digits);
 // Prints a text as a JSON string to standard output.
@@ -178,7 +181,6 @@ void cli_print_json(const char *text);
 void cli_print_json_bytes(const char *bytes, size_t size);
 // Print a member of an object, a number or a text, after `before`: '{' or ','.
 void cli_print_member(char before, const char *name, double value, int digits);
-void cli_print_clean(const char *text);
 void cli_print_text(char before, const char *name, const char *text);
 
 // Print nests of arrays as JSON, and one row of a dict of arrays without its

@@ -295,9 +295,19 @@ TEST(what_is_wrong_in_csv_is_named) {
   expect_no_elements(ls_dataset_csv(LS_PATHS("1.csv"),
                                     &(ls_csv_options){.header = LS_FLAG_OFF}),
                      LS_INVALID_ARGUMENT, "CSV without a line of names");
+  put_text("1.csv", " a,b\ta ,\" b\"\n1,2,3\n");
+  expect_no_elements(
+      ls_dataset_csv(LS_PATHS("1.csv"),
+                     &(ls_csv_options){.columns = &(ls_csv_column){.name = "z"},
+                                       .num_columns = 1}),
+      LS_NOT_FOUND, "it has 'a', 'b\ta', ' b'");
+  put_text("1.csv", "a,b\r1,2\r");
+  expect_no_elements(ls_dataset_csv(LS_PATHS("1.csv"), NULL),
+                     LS_INVALID_ARGUMENT, "'1.csv' line 1 has a CR without LF");
   put_text("1.csv", "a,a\n1,2\n");
   expect_no_elements(ls_dataset_csv(LS_PATHS("1.csv"), NULL),
-                     LS_INVALID_ARGUMENT, "a");
+                     LS_INVALID_ARGUMENT,
+                     "columns 1 and 2 of '1.csv' have the same name, 'a'");
   put_text("1.csv", "");
   expect_no_elements(ls_dataset_csv(LS_PATHS("1.csv"), NULL),
                      LS_INVALID_ARGUMENT, "'1.csv' is empty");
