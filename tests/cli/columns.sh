@@ -64,6 +64,8 @@ sed 's/label/kind/; s/$/,1/; 1s/,1$/,id/' base.csv >kinds.csv
 "$lockstep" eval runs/base --data kind.csv >out.txt 2>err.txt || fail "eval kind"
 ends 1 "'kinds.csv' has more than one column besides the training's examples" \
   eval runs/base --data kinds.csv
+"$lockstep" eval runs/base --data kinds.csv --features kind >out.txt \
+  2>err.txt || fail "eval kinds.csv --features kind"
 ends 1 "'two.csv' has no column besides the training's examples" eval \
   runs/base --data two.csv
 # A space before a name hides no label.

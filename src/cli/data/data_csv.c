@@ -77,7 +77,7 @@ static ls_status guess_label(const cli_files *files, const cli_sheet *table,
   if (known > 0 && (left == 0 || (left > 1 && named == 2)))
     return ls_invalid_argument(
         "'%s' has %s column besides the training's examples: name the label "
-        "with --label",
+        "by --features LABEL",
         files->first, left == 0 ? "no" : "more than one");
   choice->labels[choice->num_labels++] = label;
   return ls_ok();

@@ -93,7 +93,7 @@ ls_status cli_text_parse(cli_served *model, const char *body, size_t size,
   text->tokens = most_tokens < 200 ? most_tokens : 200;
   const char *prompt = "";
   const cli_option options[] = {
-      {"prompt", CLI_TEXT, &prompt, NULL, NULL},
+      {"prompt", CLI_TEXT, &prompt, "a text", NULL},
       {"tokens", CLI_COUNT, &text->tokens, NULL, NULL},
       {"temperature", CLI_REAL_OR_ZERO, &text->drawing.temperature, NULL, NULL},
       {"top_k", CLI_COUNT, &text->drawing.top_k, NULL, NULL},
