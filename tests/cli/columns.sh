@@ -6,7 +6,7 @@
 
 # shellcheck source=tests/support/cli.sh
 . "$(dirname "$0")/../support/cli.sh"
-rm -rf runs served ./*.csv ./*.jsonl ./*.npz ./*.npy ./*.gz
+rm -rf runs served ./*.csv ./*.jsonl ./*.npy ./*.gz
 
 # trains NAME ARGUMENT...: into runs/NAME.
 trains() {
@@ -143,6 +143,9 @@ same runs/base marked.jsonl
 "$lockstep" predict runs/base --data - <marked.jsonl >out.txt 2>err.txt ||
   fail "lines of JSON on standard input"
 cmp -s out.txt answers.txt || fail "lines of JSON on standard input differ"
+# An object of several lines is a text.
+printf '{\n "a": 1\n}\n' >pretty.json
+"$lockstep" data pretty.json >out.txt 2>err.txt || fail "data pretty.json"
 
 # ---- What is shown -----------------------------------------------------------
 {

@@ -20,15 +20,15 @@ static bool is_record(const unsigned char *head, size_t size,
   return file_size >= 16 && length <= (uint64_t)file_size - 16;
 }
 
-// Returns true for an object with a member, perhaps after a byte order mark.
+// Returns true for an object with a member in the same line, perhaps after a
+// byte order mark.
 static bool is_json(const unsigned char *head, size_t size, int64_t file_size) {
-  static const char spaces[] = " \t\r\n";
   char text[32] = "";
   (void)file_size;
   memcpy(text, head, size < sizeof(text) - 1 ? size : sizeof(text) - 1);
   const char *at = text + (strncmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0);
-  at += strspn(at, spaces);
-  return *at == '{' && *(at + 1 + strspn(at + 1, spaces)) == '"';
+  at += strspn(at, " \t\r\n");
+  return *at == '{' && at[1 + strspn(at + 1, " \t")] == '"';
 }
 
 static bool is_idx(const unsigned char *head, size_t size, int64_t file_size) {
