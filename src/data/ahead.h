@@ -119,41 +119,4 @@ static inline bool ls_ahead_is_alone(const ls_ahead *self) {
   return self->options.capacity == 0 || self->options.work->threads == NULL;
 }
 
-// Tasks of input threads.
-void ls_ahead_run_slot(ls_input_task *task);
-void ls_ahead_run_series(ls_input_task *task);
-
-// The functions below are called with the lock held. Gives a taken element's
-// memory back for reuse.
-void ls_ahead_give_spare(ls_ahead *self, ls_nest element);
-void ls_ahead_count_spares(ls_ahead *self);
-bool ls_ahead_is_done(const ls_ahead *self);  // The next element is done.
-void ls_ahead_drop(ls_ahead *self,
-                   ls_ahead_cell *cell);  // Frees a slot that was not made.
-void ls_ahead_free(ls_ahead *self, ls_ahead_cell *cell);
-// Makes the element of a queued slot; releases the lock while making.
-void ls_ahead_make(ls_ahead *self, ls_ahead_cell *cell);
-// Queues tasks for the threads without waking one.
-void ls_ahead_top_up(ls_ahead *self);
-// Returns the number of elements being made in slots.
-int64_t ls_ahead_count_busy(const ls_ahead *self);
-// Wakes a thread if tasks wait and no thread makes an element. Called before a
-// thread stops making elements.
-void ls_ahead_call(ls_ahead *self);
-// Wakes a thread, but if the capacity may grow only once most elements made
-// ahead are used up; small elements first get more slots: then one wake-up
-// serves several elements.
-void ls_ahead_call_in_time(ls_ahead *self);
-// Adds slots if there were too few: enough for each thread to begin another
-// element before its last one is taken.
-void ls_ahead_grow(ls_ahead *self);
-// Makes an element; the lock is not held.
-LS_MUST_USE ls_status ls_ahead_call_make(const ls_ahead *self, int64_t number,
-                                         ls_nest *element);
-// Waits until that element is done.
-//   LS_FAILED_PRECONDITION  a circular wait: see ls_making_begin_wait.
-LS_MUST_USE ls_status ls_ahead_sleep(ls_ahead *self, int64_t number);
-// Waits for at most `nanos`, INT64_MAX for ever; returns false after that time.
-bool ls_ahead_sleep_for(ls_ahead *self, int64_t number, int64_t nanos);
-
 #endif  // LS_DATA_AHEAD_H_

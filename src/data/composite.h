@@ -34,12 +34,6 @@ static inline ls_nest ls_composite_ragged(ls_composite_parts *parts,
   return ls_nest_ragged(given.arrays[0], given.arrays + 1, num_splits);
 }
 
-// Stacks `count` leaves of one kind to one with `rows` rows along a new
-// dimension 0; rows after the last leaf are empty. Sparse leaves may differ in
-// size.
-LS_MUST_USE ls_status ls_composite_stack(const ls_nest *leaves, size_t count,
-                                         int64_t rows, ls_nest *out);
-
 // Makes a leaf of `rows` rows from row `first` on.
 LS_MUST_USE ls_status ls_composite_rows(const ls_composite *leaf, int64_t first,
                                         int64_t rows, ls_nest *out);

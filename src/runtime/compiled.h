@@ -43,16 +43,6 @@ struct ls_compiled {
                       // run and noted after a run were last up to date. Atomic.
 };
 
-// Makes room for padded inputs (pad.c); NULL if the program pads none.
-ls_status ls_padded_inputs_create(const ls_program *program,
-                                  ls_allocator *allocator,
-                                  struct ls_padded_inputs **out);
-void ls_padded_inputs_destroy(struct ls_padded_inputs *padded);
-// Copies a run's inputs to padded ones, zeros at their ends, and replaces the
-// run's inputs by the padded ones and their numbers of rows.
-ls_status ls_padded_inputs_fill(struct ls_padded_inputs *padded,
-                                ls_run_args *args);
-
 // Destroys a list of instances.
 void ls_compiled_drop_bound(const ls_compiled *compiled, ls_bound *list);
 

@@ -71,20 +71,9 @@ bool ls_checkpoints_have_failed(ls_checkpoints *self);
 // Returns true if a save is due on this rank, without asking the other ranks.
 bool ls_checkpoints_are_due(const ls_checkpoints *self, int64_t step);
 
-// ---- The list (checkpoint_list.c) ------------------------------------------
-// Reads the folder, and removes files that are no complete pair; makes a
-// missing folder.
-LS_MUST_USE ls_status ls_checkpoint_list_open(ls_checkpoints *self);
 // Returns the checkpoint of a step; NULL: there is none.
 const ls_checkpoint_info *
 ls_checkpoint_list_find(const ls_checkpoint_list *list, int64_t step);
-// Removes checkpoints that are not to be kept. The newest one is known to be
-// undamaged.
-LS_MUST_USE ls_status ls_checkpoint_list_tidy(ls_checkpoints *self);
-// Adds a checkpoint just written, removes those not to be kept, and writes the
-// list.
-LS_MUST_USE ls_status ls_checkpoint_list_add(
-    ls_checkpoints *self, const ls_checkpoint_content *content);
 
 // ---- Several ranks (checkpoint_ranks.c) ------------------------------------
 // Returns true on the rank that writes the list and all that is not divided

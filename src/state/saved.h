@@ -19,20 +19,6 @@ typedef struct ls_saved_npz {
   ls_arena names;
 } ls_saved_npz;
 
-// Finds out if a file begins like an npz file.
-LS_MUST_USE ls_status ls_saved_npz_is(const ls_file *file, bool *out_is);
-// Opens an npz file; takes `file` over, also on failure, which leaves `out`
-// zeroed.
-//   LS_INVALID_ARGUMENT  a member that is no array of numbers, or two of one
-//                        name.
-LS_MUST_USE ls_status ls_saved_npz_open(ls_file *file, ls_saved_npz *out);
-void ls_saved_npz_close(ls_saved_npz *npz);  // Accepts a zeroed file.
-
-// Reads an entry's elements and verifies its checksum.
-LS_MUST_USE ls_status ls_saved_npz_get(const ls_saved_npz *npz,
-                                       const ls_safetensors_entry *entry,
-                                       void *data);
-
 // ---- Open files ------------------------------------------------------------
 struct ls_saved_file {
   ls_runtime *runtime;

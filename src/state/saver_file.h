@@ -142,26 +142,6 @@ LS_MUST_USE ls_status ls_restore_plan_run(const ls_restore_plan *plan);
 void ls_restore_plan_deinit(ls_restore_plan *plan);  // Accepts a zeroed plan.
 LS_OWNED_STRUCT(ls_restore_plan, ls_restore_plan_deinit)
 
-// ---- Layouts (layout.c) ----------------------------------------------------
-// Finds out if an entry fits variable `index`, and stores its layout in the
-// plan.
-//   LS_INVALID_ARGUMENT  the layout is in doubt
-LS_MUST_USE ls_status ls_layout_find(ls_restore_plan *plan,
-                                     const ls_value_choice *choice,
-                                     size_t index,
-                                     const ls_safetensors_entry *entry,
-                                     bool *out_fits);
-// Checks that each kernel whose images are given is one of the plan, once.
-//   LS_INVALID_ARGUMENT  one is not
-LS_MUST_USE ls_status ls_layout_check_flat(const ls_restore_plan *plan,
-                                           const ls_value_choice *choice);
-// Returns the end of the message about an entry that does not fit: the layout
-// in which it would, or "".
-const char *ls_layout_advice(const ls_restore_plan *plan,
-                             const ls_value_choice *choice, size_t index,
-                             const ls_safetensors_entry *entry);
-// Returns true for names of weights as PyTorch has them: "hidden.weight".
-bool ls_layout_is_torch_name(const char *name);
 // Copies a kernel [outputs, inputs, ...] to [..., inputs, outputs].
 void ls_layout_permute(const ls_kernel_layout *layout, size_t element_size,
                        const void *from, void *to);

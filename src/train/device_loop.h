@@ -12,8 +12,6 @@
 // ---- Feeder ----------------------------------------------------------------
 // A feeder is a thread that feeds the cores of a strategy with batches, while a
 // loop on the cores takes them.
-typedef struct ls_feeder ls_feeder;
-
 // Options of a feeder; all is lent. `like` is a sharded batch whose parts have
 // the shapes of all batches.
 typedef struct ls_feeder_options {
@@ -35,23 +33,6 @@ typedef struct ls_feeder_result {
 
 // Returns true if all parts of a batch have the same shape, as a loop requires.
 bool ls_batch_is_even(ls_nest args);
-
-LS_MUST_USE ls_status ls_feeder_create(const ls_feeder_options *options,
-                                       ls_feeder **out_feeder);
-void ls_feeder_destroy(ls_feeder *feeder);  // Accepts NULL.
-LS_OWNED_POINTER(ls_feeder, ls_feeder_destroy)
-
-// Begins to feed `batches` batches. If it ends early it closes the first core's
-// infeed, so that the loop ends, too.
-LS_MUST_USE ls_status ls_feeder_begin(ls_feeder *feeder, int64_t batches);
-// Waits for the job's end. `fails`: the loop has failed and takes no more
-// batches.
-void ls_feeder_end(ls_feeder *feeder, bool fails, ls_feeder_result *out_fed);
-
-// Takes the next batch for a loop into `*args`. Returns false if a stop was
-// requested or, as `out` says, the input failed.
-bool ls_feed_next(const ls_feeder_options *from, const ls_cancel *cancel,
-                  ls_nest *args, ls_feeder_result *out);
 
 // Means over the examples of a step.
 typedef struct ls_step_numbers {

@@ -101,14 +101,14 @@ typedef struct ls_loop {
   // Resumed at the end of an epoch, whose evaluation is repeated.
   bool is_again;
 
-  // State of lines and reports (own_reports.c).
+  // State of lines and reports (own_hooks.c).
   ls_run_events events;
   ls_run_means lines;    // Since the last line.
   ls_run_means reports;  // Means of this epoch.
   ls_train_report report;
   int64_t logged_test;  // Step of the last evaluation with a line; -1: none.
 
-  // State of saves and evaluations (own_saver.c).
+  // State of saves and evaluations (own_hooks.c).
   ls_saves saves;
   ls_chain chain;
   bool begins_chain;        // The first step begins it.
@@ -175,31 +175,15 @@ LS_MUST_USE ls_status ls_loop_make_run(void *loop, bool *out_has_run);
 LS_MUST_USE ls_status ls_loop_settle(ls_loop *loop);
 
 // Lets the steps store their gradients, if their norm is wanted
-// (own_reports.c). Called before the first step is traced.
+// (own_hooks.c). Called before the first step is traced.
 LS_MUST_USE ls_status ls_loop_keep_gradients(const ls_loop *loop);
 
-// ---- Its own hooks: see the README -----------------------------------------
+// ---- Its own hooks (own_hooks.c): see the README ---------------------------
 // Adds the run's own hooks (see the README) and the caller's to the loop's
 // list.
 LS_MUST_USE ls_status ls_loop_add_hooks(ls_loop *loop);
-// Adds the numbers of step `k` of the last run to means.
-void ls_loop_add_means(const ls_loop *loop, int64_t k, ls_run_means *means);
 // Ends lines and events, also of a failed run: writes a line for the steps
 // since the last line, and closes files.
 LS_MUST_USE ls_status ls_loop_close_lines(ls_loop *loop);
-
-// The hook before the caller's, whose state is the loop: lines and reports of
-// steps (own_reports.c).
-extern const ls_hook_type ls_reports_of_steps;
-// Parts of the hook after the caller's (own_saver.c). At an epoch's end: writes
-// the steps' last line and the weights, and stops the epoch's time; then, after
-// an evaluation, if there was one, writes its line, and reports the epoch.
-LS_MUST_USE ls_status ls_loop_log_epoch(ls_loop *loop);
-LS_MUST_USE ls_status ls_loop_log_test(ls_loop *loop);
-void ls_loop_report_epoch(ls_loop *loop);
-// At the run's end: writes the last line, and reports an epoch that was
-// stopped; then reports the stop.
-LS_MUST_USE ls_status ls_loop_log_rest(ls_loop *loop);
-void ls_loop_report_stop(ls_loop *loop);
 
 #endif  // LS_TRAIN_LOOP_H_

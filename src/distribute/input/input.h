@@ -249,15 +249,4 @@ LS_MUST_USE ls_status ls_input_start_epoch(ls_distributed_iterator *iterator,
 LS_MUST_USE ls_status
 ls_input_check_place(const ls_distributed_iterator *iterator, const char *what);
 
-// ---- Ranks ------------------------------------------------------------------
-// Makes the absent value that stands for another rank's value.
-LS_MUST_USE ls_status ls_input_absent(ls_distributed_iterator *iterator,
-                                      size_t leaf, ls_dtype dtype,
-                                      ls_shape shape, ls_nest *out_value);
-// Tells all ranks which values each rank has; other ranks' values become absent
-// values here. `own`, taken over, is this rank's result; a failure ends all
-// ranks.
-LS_MUST_USE ls_status ls_input_exchange(ls_distributed_iterator *iterator,
-                                        ls_status own);
-
 #endif  // LS_DISTRIBUTE_INPUT_INPUT_H_

@@ -158,25 +158,4 @@ static inline const char *ls_writing_name(const ls_writing *w) {
   return ls_op_table[w->op].name;
 }
 
-// Refuses a distributed value in a context, named by `where`, in which its
-// components have no meaning.
-ls_status ls_write_refuse_parts(const ls_writing *w, const char *where);
-// Refuses a single value for all replicas where values are summed, unless it is
-// zero.
-ls_status ls_write_check_one(const ls_writing *w, ls_nest value);
-// Checks that the value has a part for each component, and that parts fit as
-// far as their types are known.
-ls_status ls_write_check_count(const ls_writing *w, ls_nest value);
-ls_status ls_write_check_parts(const ls_writing *w, ls_nest value);
-// Refuses a distributed value that was made in a replica.
-ls_status ls_write_refuse_own(const ls_writing *w, ls_nest value);
-
-// Returns true if a value has parts that may differ: a distributed value, or a
-// variable whose components may differ.
-bool ls_value_has_parts(ls_nest value);
-// Aggregates one leaf, or one value of each replica. The result is borrowed, or
-// is a tensor.
-ls_status ls_write_aggregate(const ls_writing *w, ls_nest value,
-                             ls_nest *out_value);
-
 #endif  // LS_DISTRIBUTE_VARIABLES_VARIABLE_H_

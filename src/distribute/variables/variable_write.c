@@ -11,6 +11,8 @@
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "base/values/array_internal.h"
+#include "base/values/nest_internal.h"
 #include "base/values/numbers.h"
 #include "distribute/context/context.h"
 #include "distribute/cross_device/cross_device.h"
@@ -19,8 +21,169 @@
 #include "graph/compare/compare.h"
 #include "graph/gather/gather.h"
 #include "graph/make/make.h"
+#include "lockstep/eager.h"
+#include "lockstep/shape_rules.h"
 #include "runtime/eager/eager.h"
 #include "runtime/program.h"
+
+// ---- Refusals --------------------------------------------------------------
+// Refuses a distributed value in a context, named by `where`, in which its
+// components have no meaning.
+static ls_status write_refuse_parts(const ls_writing *w, const char *where) {
+  return ls_invalid_argument(
+      "%s of '%s' %s: the value is distributed; the variable is %s with "
+      "aggregation %s",
+      ls_writing_name(w), w->variable->name, where,
+      w->variable->synchronization == LS_SYNCHRONIZATION_ON_READ ? "ON_READ"
+                                                                 : "ON_WRITE",
+      ls_aggregation_name(w->variable->aggregation));
+}
+
+static bool is_host_zero(ls_nest leaf) {
+  return leaf.kind == LS_KIND_SCALAR && ls_nest_number(leaf) == 0;
+}
+
+// Refuses a single value for all replicas where values are summed, unless it is
+// zero.
+static ls_status write_check_one(const ls_writing *w, ls_nest value) {
+  const ls_variable *variable = w->variable;
+  if (variable->aggregation != LS_AGGREGATION_SUM ||
+      variable->num_components == 1 || is_host_zero(value))
+    return ls_ok();
+  return ls_invalid_argument(
+      "all replicas pass %s to '%s', whose aggregation is SUM: the sum of one "
+      "common value is ambiguous; pass each replica's own",
+      LS_NEST_TEXT(value), variable->name);
+}
+
+// Refuses a distributed value that was made in a replica.
+static ls_status write_refuse_own(const ls_writing *w, ls_nest value) {
+  return ls_invalid_argument(
+      "%s of '%s' in a replica: it has made %s of its own, as others have; a "
+      "replica is to give its own part alone, or a value that was made outside "
+      "for all",
+      ls_writing_name(w), w->variable->name, LS_NEST_TEXT(value));
+}
+
+// Checks that the value has a part for each component, and that parts fit as
+// far as their types are known.
+static ls_status write_check_count(const ls_writing *w, ls_nest value) {
+  const ls_variable *variable = w->variable;
+  const size_t have = value.kind == LS_KIND_DISTRIBUTED
+                          ? ls_distributed_count(value)
+                      : ls_is_distributed_variable(value)
+                          ? ls_variable_num_components(value.as.ref)
+                          : variable->num_components;
+  return have == variable->num_components
+             ? ls_ok()
+             : ls_invalid_argument(
+                   "a value with %zu components for '%s', which has %zu", have,
+                   variable->name, variable->num_components);
+}
+
+static ls_status check_part(const ls_writing *w, size_t index, ls_nest part) {
+  const ls_type type = w->variable->type;
+  ls_type given = {0};
+  if (part.kind == LS_KIND_TENSOR) {
+    const ls_tensor x = part.as.tensor;
+    if (ls_graph_current()->kind == LS_GRAPH_EAGER && ls_tensor_is_failed(x))
+      return ls_tensor_status(x);
+    given = (ls_type){ls_tensor_dtype(x), ls_tensor_shape(x)};
+  } else if (part.kind == LS_KIND_ARRAY) {
+    const ls_array *array = ls_nest_as_array(part);
+    given = (ls_type){ls_array_dtype(array), ls_array_shape(array)};
+  } else if (part.kind == LS_KIND_VARIABLE) {
+    given = ((const ls_variable *)part.as.ref)->type;
+  } else {
+    return ls_ok();  // Host scalars are converted to the variable's type.
+  }
+  if (given.dtype == LS_DTYPE_NONE ||
+      (given.dtype == type.dtype &&
+       ls_shape_compatible(given.shape, type.shape)))
+    return ls_ok();
+  return ls_invalid_argument("%s of '%s': component %zu is %s, its value %s",
+                             ls_writing_name(w), w->variable->name, index,
+                             LS_SHAPE_TEXT(type.dtype, type.shape),
+                             LS_SHAPE_TEXT(given.dtype, given.shape));
+}
+
+// Checks all parts of a value before the first part is written.
+static ls_status write_check_parts(const ls_writing *w, ls_nest value) {
+  LS_RETURN_IF_ERROR(write_check_count(w, value));
+  for (size_t i = 0; i < w->variable->num_components; ++i)
+    LS_RETURN_IF_ERROR(check_part(w, i, ls_value_part(value, i)));
+  return ls_ok();
+}
+
+// ---- Aggregate -------------------------------------------------------------
+// Returns true if a value has parts that may differ: a distributed value, or a
+// variable whose components may differ.
+static bool value_has_parts(ls_nest value) {
+  if (!ls_is_distributed_variable(value))
+    return value.kind == LS_KIND_DISTRIBUTED;
+  const ls_variable *variable = ls_nest_as_variable(value);
+  return variable->synchronization == LS_SYNCHRONIZATION_ON_READ ||
+         variable->aggregation == LS_AGGREGATION_NONE;
+}
+
+static bool same_parts(ls_nest a, ls_nest b) {
+  const size_t count = ls_distributed_count(a);
+  if (b.kind != LS_KIND_DISTRIBUTED || ls_distributed_count(b) != count)
+    return false;
+  for (size_t i = 0; i < count; ++i) {
+    const ls_nest x = ls_distributed_component(a, i);
+    const ls_nest y = ls_distributed_component(b, i);
+    if (ls_nest_is_same(x, y)) continue;
+    if (x.kind != LS_KIND_ARRAY || y.kind != LS_KIND_ARRAY ||
+        !ls_array_is_same(ls_nest_as_array(x), ls_nest_as_array(y)))
+      return false;
+  }
+  return true;
+}
+
+// Replaces the distributed values of the replicas by one of them, if all
+// replicas passed the same parts.
+static ls_status unite_values(const ls_writing *w, ls_nest *value) {
+  const ls_nest first = ls_distributed_component(*value, 0);
+  if (first.kind != LS_KIND_DISTRIBUTED) return ls_ok();
+  for (size_t r = 1; r < ls_distributed_count(*value); ++r)
+    if (!same_parts(first, ls_distributed_component(*value, r)))
+      return write_refuse_own(w, first);
+  *value = first;
+  return ls_ok();
+}
+
+static ls_status combine_parts(const ls_variable *variable, ls_nest value,
+                               ls_nest *out_value) {
+  const size_t count = variable->num_components;
+  LS_OWN_ARRAY_OR_RETURN(variable->allocator, ls_tensor, items, count);
+  ls_tensor made = ls_failed_tensor();
+  for (size_t i = 0; i < count; ++i)
+    LS_RETURN_IF_ERROR(
+        ls_value_as_tensor(variable, ls_value_part(value, i), &items[i]));
+  LS_RETURN_IF_ERROR(ls_strategy_combine(
+      ls_strategy_of(variable),
+      variable->aggregation == LS_AGGREGATION_SUM ? LS_REDUCE_SUM
+                                                  : LS_REDUCE_MEAN,
+      items, count, &made));
+  *out_value = ls_leaf(made);
+  return ls_ok();
+}
+
+// Aggregates one leaf, or one value of each replica. The result is borrowed, or
+// is a tensor.
+static ls_status write_aggregate(const ls_writing *w, ls_nest value,
+                                 ls_nest *out_value) {
+  *out_value = value;
+  if (!value_has_parts(value)) return write_check_one(w, value);
+  if (value.kind == LS_KIND_DISTRIBUTED)
+    LS_RETURN_IF_ERROR(unite_values(w, &value));
+  LS_RETURN_IF_ERROR(write_check_count(w, value));
+  if (w->variable->aggregation != LS_AGGREGATION_ONLY_FIRST_REPLICA)
+    return combine_parts(w->variable, value, out_value);
+  *out_value = ls_value_part(value, 0);
+  return write_check_parts(w, value);
+}
 
 static bool in_eager(void) {
   return ls_graph_current()->kind == LS_GRAPH_EAGER;
@@ -106,7 +269,7 @@ static ls_status write_each(const ls_writing *w, ls_nest value,
                             ls_nest *out_value) {
   const size_t count = w->variable->num_components;
   ls_allocator *allocator = w->variable->allocator;
-  LS_RETURN_IF_ERROR(ls_write_check_parts(w, value));
+  LS_RETURN_IF_ERROR(write_check_parts(w, value));
   LS_OWN_ARRAY_OR_RETURN(allocator, ls_nest, results, count);
   for (size_t i = 0; i < count; ++i)
     LS_RETURN_IF_ERROR(variable_write_component(w, i, value, &results[i]));
@@ -161,7 +324,7 @@ static ls_nest merge_write(ls_strategy *strategy, ls_nest args, void *user) {
   const ls_writing *w = user;
   ls_nest value = ls_none(), made = ls_none();
   (void)strategy;
-  ls_status status = ls_write_aggregate(w, args, &value);
+  ls_status status = write_aggregate(w, args, &value);
   if (ls_status_is_ok(status)) status = variable_write_all(w, value, &made);
   return ls_status_is_ok(status) ? made : ls_fail(status);
 }
@@ -192,7 +355,7 @@ static bool is_one(const ls_writing *w, const ls_place *place, ls_nest value) {
   if (w->variable->rules->replicates)
     return !is_tensor && value.kind != LS_KIND_VARIABLE;
   return is_tensor ? is_from_outside(place->replica, value.as.tensor)
-                   : !ls_value_has_parts(value);
+                   : !value_has_parts(value);
 }
 
 static ls_status write_in_trace(const ls_writing *w, const ls_place *place,
@@ -203,11 +366,11 @@ static ls_status write_in_trace(const ls_writing *w, const ls_place *place,
       place->in_merge)
     return write_one(w, w->variable, value, out_value);
   if (is_one(w, place, value)) {
-    LS_RETURN_IF_ERROR(ls_write_check_one(w, value));
+    LS_RETURN_IF_ERROR(write_check_one(w, value));
     return write_one(w, w->variable, value, out_value);
   }
   ls_tensor x;
-  LS_RETURN_IF_ERROR(ls_write_check_count(w, value));
+  LS_RETURN_IF_ERROR(write_check_count(w, value));
   LS_RETURN_IF_ERROR(ls_value_as_tensor(variable, value, &x));
   x = variable->aggregation == LS_AGGREGATION_ONLY_FIRST_REPLICA
           ? ls_collective_broadcast(x, 0)
@@ -229,9 +392,9 @@ static ls_status write_parts_in_trace(const ls_writing *w,
     const ls_nest part = ls_distributed_component(value, i);
     if (part.kind == LS_KIND_TENSOR &&
         !is_from_outside(place->replica, part.as.tensor))
-      return ls_write_refuse_own(w, value);
+      return write_refuse_own(w, value);
   }
-  LS_RETURN_IF_ERROR(ls_write_aggregate(w, value, &one));
+  LS_RETURN_IF_ERROR(write_aggregate(w, value, &one));
   return write_one(w, w->variable, one, out_value);
 }
 
@@ -242,7 +405,7 @@ static ls_status write_mirrored_in_trace(const ls_writing *w,
                                          ls_nest *out_value) {
   const bool none = w->variable->aggregation == LS_AGGREGATION_NONE;
   if (none && ls_has_components(value))
-    return ls_write_refuse_parts(w, "in a replica");
+    return write_refuse_parts(w, "in a replica");
   LS_RETURN_IF_ERROR(value.kind == LS_KIND_DISTRIBUTED
                          ? write_parts_in_trace(w, place, value, out_value)
                          : write_in_trace(w, place, value, out_value));
@@ -263,7 +426,7 @@ static ls_status write_mirrored(const ls_writing *w, ls_nest value,
   LS_RETURN_IF_ERROR(ls_place_of(w->variable, false, &place));
   // Refuses parts that may differ, except for a variable without aggregation.
   if (place.kind == LS_PLACE_CROSS && !none && is_unmirrored(value))
-    return ls_write_refuse_parts(w, "across replicas");
+    return write_refuse_parts(w, "across replicas");
   if (place.kind == LS_PLACE_CROSS || (place.kind != LS_PLACE_UPDATE && !none))
     LS_RETURN_IF_ERROR(ls_note_unsaveable(
         w->variable, ls_writing_name(w),
@@ -280,8 +443,7 @@ static ls_status write_mirrored(const ls_writing *w, ls_nest value,
     break;
   }
   if (none) {
-    if (ls_has_components(value))
-      return ls_write_refuse_parts(w, "in a replica");
+    if (ls_has_components(value)) return write_refuse_parts(w, "in a replica");
     return write_one(w, w->variable->components[place.index], value, out_value);
   }
   ls_writing merged = *w;
@@ -311,7 +473,7 @@ static ls_status write_on_read_across(const ls_writing *w, ls_nest value,
   const bool sum = aggregation == LS_AGGREGATION_SUM;
   LS_RETURN_IF_ERROR(
       ls_note_unsaveable(w->variable, ls_writing_name(w), "across replicas"));
-  if (is_unmirrored(value)) return ls_write_refuse_parts(w, "across replicas");
+  if (is_unmirrored(value)) return write_refuse_parts(w, "across replicas");
   if (sum && w->op != LS_OP_ASSIGN)
     return ls_failed_precondition(
         "%s of '%s' in a cross-replica context: its aggregation is SUM, so the "
@@ -322,7 +484,7 @@ static ls_status write_on_read_across(const ls_writing *w, ls_nest value,
         "%s of '%s' in a cross-replica context: its value afterwards cannot be "
         "read, as its aggregation is NONE",
         ls_writing_name(w), w->variable->name);
-  LS_RETURN_IF_ERROR(ls_write_check_parts(w, value));
+  LS_RETURN_IF_ERROR(write_check_parts(w, value));
   const ls_nest one = ls_value_part(value, 0);
   ls_nest share = one, written = ls_none();
   if (sum) LS_RETURN_IF_ERROR(ls_share_of_sum(w->variable, one, &share));
@@ -352,7 +514,7 @@ static ls_status write_on_read(const ls_writing *w, ls_nest value,
     return LS_CROSS_REPLICA(ls_strategy_of(w->variable), ls_writing_name(w),
                             out_value,
                             write_on_read_across(w, value, out_value));
-  if (ls_has_components(value)) return ls_write_refuse_parts(w, "in a replica");
+  if (ls_has_components(value)) return write_refuse_parts(w, "in a replica");
   return place.kind == LS_PLACE_TRACE
              ? write_in_trace(w, &place, value, out_value)
              : write_one(w, w->variable->components[place.index], value,

@@ -90,34 +90,6 @@ typedef struct ls_tpu_way {
   bool has_names;
 } ls_tpu_way;
 
-// A run in progress (run.c). run_nests.c handles its arguments and results.
-typedef struct ls_tpu_run {
-  const ls_tpu_way *way;
-  ls_strategy *strategy;
-  ls_callback fn;
-  void *user;
-  ls_nest args;  // Arguments of all replicas.
-  ls_nest like;  // Structure of the results of `fn`.
-  size_t num_leaves;
-  uint8_t *parts;  // Number of values of each leaf; slices have several.
-} ls_tpu_run;
-
-// Makes all replicas' inputs in the form that ls_replicate takes.
-ls_status ls_tpu_run_inputs(const ls_tpu_run *run, ls_nest *out_inputs);
-// Makes the callback's arguments from a replica's inputs and the bound
-// arguments. The caller releases them.
-ls_nest ls_tpu_run_args(const ls_tpu_run *run, ls_nest inputs);
-// Returns the first input that has rows for each replica, or none.
-ls_nest ls_tpu_run_examples(const ls_tpu_run *run, ls_nest inputs);
-
-// Inside the computation: lists the values and ops of the result `made`, which
-// it takes over, and keeps its structure.
-ls_nest ls_tpu_run_flatten(ls_tpu_run *run, ls_nest made);
-// Outside the computation: joins the replicas' results in the structure that
-// ls_tpu_run_flatten kept; `outputs` has a list of values for each replica.
-ls_status ls_tpu_run_join(const ls_tpu_run *run, ls_nest outputs,
-                          ls_nest *out_result);
-
 // Implements the class's check_run.
 LS_STRATEGY_FUNCTION(check_run, ls_tpu_class_check_run);
 
