@@ -57,11 +57,6 @@ typedef struct ls_program_parts {
   uint32_t *targets;  // and of each target.
 } ls_program_parts;
 
-// Finds the parts of a request. Results and temporary data are in the arena.
-LS_MUST_USE ls_status ls_find_parts(const ls_lower_request *request,
-                                    ls_arena *memory,
-                                    ls_program_parts *out_parts);
-
 // ---- precompiled.c ---------------------------------------------------------
 // Replicated computations that a session has compiled before running them,
 // because their compilation result was fetched: each with all its outputs. A

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/early_stop.h"
+#include "train/run_plan.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -18,7 +18,7 @@
 #include "support/counted.h"
 #include "support/estimator_ways.h"
 #include "tpu/system/resolver.h"
-#include "train/hooks/monitored.h"
+#include "train/hooks/saving.h"
 #include "train/own.h"
 
 // ---- Arguments -------------------------------------------------------------

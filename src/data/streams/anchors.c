@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/streams/anchors.h"
+#include "data/streams.h"
 
 #include <stdio.h>
 

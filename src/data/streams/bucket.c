@@ -9,7 +9,6 @@
 #include "base/require.h"
 #include "base/values/nest_internal.h"
 #include "data/streams.h"
-#include "data/streams/anchors.h"
 #include "lockstep/streams.h"
 
 typedef struct bucket_dataset {

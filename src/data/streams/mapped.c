@@ -7,7 +7,6 @@
 // there.
 #include "base/runtime_internal.h"
 #include "data/streams.h"
-#include "data/streams/anchors.h"
 #include "data/work.h"
 
 enum { MOST_SLOTS = 64, ANCHOR_DISTANCE = 64 };

@@ -10,7 +10,6 @@
 #include "data/ahead.h"
 #include "data/own.h"
 #include "data/streams.h"
-#include "data/streams/anchors.h"
 
 typedef struct shuffle_slot {
   ls_nest element;

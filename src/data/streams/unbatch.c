@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Unbatch: the rows of dimension 0 of all leaves become elements.
 #include "base/memory/own.h"
-#include "data/streams/anchors.h"
+#include "data/streams.h"
 #include "lockstep/streams.h"
 
 typedef struct unbatch {

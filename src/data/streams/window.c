@@ -4,7 +4,6 @@
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "data/streams.h"
-#include "data/streams/anchors.h"
 #include "lockstep/streams.h"
 
 typedef struct window {

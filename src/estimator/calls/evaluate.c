@@ -11,7 +11,7 @@
 #include "lockstep/estimator_hooks.h"
 #include "lockstep/ops.h"
 #include "train/hooks/hook.h"
-#include "train/hooks/monitored.h"
+#include "train/hooks/saving.h"
 
 // The fetches of each run, and the losses so far.
 typedef struct eval_run {

@@ -9,7 +9,7 @@
 #include "estimator/input/input.h"
 #include "lockstep/ops.h"
 #include "train/hooks/hook.h"
-#include "train/hooks/monitored.h"
+#include "train/hooks/saving.h"
 
 struct ls_predictions {
   ls_runtime *runtime;  // Current in all calls.

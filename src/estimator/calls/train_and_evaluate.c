@@ -5,12 +5,104 @@
 
 #include "base/require.h"
 #include "base/runtime_internal.h"
-#include "estimator/calls/judges.h"
+#include "base/text.h"
+#include "estimator/calls/estimator.h"
 #include "estimator/config/config.h"
 #include "graph/text/text.h"
+#include "lockstep/events.h"
 #include "train/events/run_events.h"
 #include "train/folder/run_folder.h"
 #include "train/hooks/hook.h"
+#include "train/run_plan.h"
+
+// ---- Judges ----------------------------------------------------------------
+// Judges of the evaluations between the parts of a training: which checkpoint
+// is the best, and if the training ends early, as in ls_train.
+
+// A metric, and what its evaluations were so far.
+typedef struct ls_judge {
+  ls_stop_metric metric;
+  ls_early_stop state;
+} ls_judge;
+
+// Zeroed: judge nothing.
+typedef struct ls_judges {
+  ls_judge stop, keep;
+} ls_judges;
+
+static bool judges_any(const ls_judges *self) {
+  return self->keep.metric.name[0] != '\0';  // Stopping keeps the best.
+}
+
+// Reads the rules of an evaluation.
+//   LS_INVALID_ARGUMENT  names the field that is wrong.
+static ls_status judges_init(ls_judges *self, const ls_eval_spec *eval) {
+  *self = (ls_judges){0};
+  LS_RETURN_IF_ERROR(ls_status_annotate(
+      ls_stop_metric_parse(eval->stop_early, eval->patience, eval->min_delta,
+                           NULL, &self->stop.metric),
+      "early stopping by evaluations"));
+  const bool keeps = eval->keep_best != NULL && eval->keep_best[0] != '\0';
+  return ls_status_annotate(
+      ls_stop_metric_parse(keeps ? eval->keep_best : eval->stop_early, 0, 0,
+                           NULL, &self->keep.metric),
+      "keep_best of evaluations");
+}
+
+// Counts a value as event files have it, so that a resumed training, which
+// reads those, ends at the same step.
+static void judge_count(ls_judge *self, int64_t step, double value) {
+  ls_early_stop_count(&self->state, &self->metric, step, (double)(float)value);
+}
+
+// ---- Earlier evaluations ---------------------------------------------------
+static ls_status judge_recall(ls_judge *self, const char *folder,
+                              int64_t step) {
+  LS_OWN(ls_event_numbers, numbers) = NULL;
+  if (self->metric.name[0] == '\0') return ls_ok();
+  LS_RETURN_IF_ERROR(ls_events_read(folder, self->metric.name, &numbers));
+  for (size_t i = 0; i < numbers->count && numbers->items[i].step <= step; ++i)
+    judge_count(self, numbers->items[i].step, numbers->items[i].value);
+  return ls_ok();
+}
+
+// Recalls earlier evaluations, up to `step`, from their event files.
+static ls_status judges_recall(ls_judges *self, const ls_estimator *of,
+                               const char *evaluation, int64_t step) {
+  LS_OWN(ls_text, folder) = {0};
+  LS_RETURN_IF_ERROR(ls_print_eval_folder(of, evaluation, &folder));
+  LS_RETURN_IF_ERROR(judge_recall(&self->stop, ls_text_data(&folder), step));
+  return judge_recall(&self->keep, ls_text_data(&folder), step);
+}
+
+// ---- An evaluation ---------------------------------------------------------
+static ls_status judge_take(ls_judge *self, ls_nest metrics, int64_t step) {
+  const char *name = self->metric.name;
+  double value = 0;
+  if (name[0] == '\0') return ls_ok();
+  const ls_nest found = ls_nest_find(metrics, name);
+  if (found.kind != LS_KIND_NONE) {
+    LS_RETURN_IF_ERROR(ls_status_annotate(ls_nest_to_number(found, &value),
+                                          "metric '%s'", name));
+    judge_count(self, step, value);
+    return ls_ok();
+  }
+  LS_OWN(ls_text, all) = {.allocator = ls_current_allocator()};
+  for (size_t i = 0; i < ls_nest_count(metrics); ++i)
+    if (strcmp(ls_nest_key(metrics, i), "global_step") != 0)
+      ls_text_append_format(&all, "%s%s", all.size > 0 ? ", " : "",
+                            ls_nest_key(metrics, i));
+  LS_RETURN_IF_ERROR(ls_text_status(&all));
+  return ls_invalid_argument("the evaluation has no metric '%s'; it has %s",
+                             name, ls_text_data(&all));
+}
+
+// Counts an evaluation.
+//   LS_INVALID_ARGUMENT  it has no such metric: names those that it has.
+static ls_status judges_count(ls_judges *self, ls_nest metrics, int64_t step) {
+  LS_RETURN_IF_ERROR(judge_take(&self->stop, metrics, step));
+  return judge_take(&self->keep, metrics, step);
+}
 
 enum { SECOND = 1000000000, WORKER_STEP = 5, MOST_WORKER_DELAY = 60 };
 
@@ -283,7 +375,7 @@ static ls_status judge_evaluation(local *self, int64_t before, int64_t step) {
   ls_ranks *ranks = &self->evaluator.ranks;
   ls_status status = ls_ok();
   if (made->num_evaluations > before && ls_ranks_own(ranks) == 0) {
-    status = ls_judges_count(&self->judges, made->metrics, step);
+    status = judges_count(&self->judges, made->metrics, step);
     if (ls_status_is_ok(status)) status = add_line(self, step);
   }
   LS_RETURN_IF_ERROR(ls_ranks_agree(ranks, status));
@@ -298,7 +390,7 @@ static bool has_missed(const local *self, int64_t step) {
   // The line of an evaluation is cut off where a training goes on.
   const bool waits =
       self->train->lines.metrics || step > self->judges.keep.state.step;
-  return ls_judges_any(&self->judges) && step > 0 && waits && every.set &&
+  return judges_any(&self->judges) && step > 0 && waits && every.set &&
          every.value > 0 && step % every.value == 0 && self->throttle <= 0;
 }
 
@@ -376,7 +468,7 @@ static ls_status train_once(local *self, const ls_save_listener *listeners,
           .lines = self->train->lines,
           .is_evaluated = self->evaluated >= 0 ||
                           !has_missed(self, self->evaluator.out->training.step),
-          .kept_step = ls_judges_any(&self->judges)
+          .kept_step = judges_any(&self->judges)
                            ? &self->judges.keep.state.best_step
                            : NULL},
       end);
@@ -442,8 +534,8 @@ static ls_status recall(local *self, int64_t *out_step) {
   const ls_estimator *estimator = self->evaluator.estimator;
   LS_OWN(ls_ranks, ranks) = {0};
   const ls_plan *plan = NULL;
-  LS_RETURN_IF_ERROR(ls_judges_init(&self->judges, eval));
-  if (!ls_judges_any(&self->judges)) return ls_ok();
+  LS_RETURN_IF_ERROR(judges_init(&self->judges, eval));
+  if (!judges_any(&self->judges)) return ls_ok();
   LS_RETURN_IF_ERROR(
       ls_plans_get(estimator->plans, LS_MODE_TRAIN, false, &plan));
   if (ls_plan_ranks(plan) != NULL)
@@ -454,8 +546,7 @@ static ls_status recall(local *self, int64_t *out_step) {
   if (ls_ranks_own(&ranks) == 0 && !self->train->overwrite) {
     status = ls_estimator_whole_step(estimator, false, out_step);
     if (ls_status_is_ok(status))
-      status =
-          ls_judges_recall(&self->judges, estimator, eval->name, *out_step);
+      status = judges_recall(&self->judges, estimator, eval->name, *out_step);
   }
   LS_RETURN_IF_ERROR(ls_ranks_agree(&ranks, status));
   LS_RETURN_IF_ERROR(ls_ranks_send(&ranks, out_step, sizeof(*out_step)));

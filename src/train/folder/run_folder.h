@@ -12,7 +12,7 @@
 #include "base/text.h"
 #include "io/sha256.h"
 #include "lockstep/train.h"
-#include "train/early_stop.h"
+#include "train/run_plan.h"
 
 // Zeroed: no folder; all writes do nothing.
 typedef struct ls_run_folder {

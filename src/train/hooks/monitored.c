@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Monitored sessions: creates sessions, restores a checkpoint or initializes,
 // until all variables have values; and makes their runs.
-#include "train/hooks/monitored.h"
+#include "train/hooks/saving.h"
 
 #include "base/memory/own.h"
 #include "base/require.h"

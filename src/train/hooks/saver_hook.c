@@ -5,7 +5,6 @@
 #include "base/require.h"
 #include "base/text.h"
 #include "lockstep/function_plan.h"
-#include "train/hooks/monitored.h"
 #include "train/hooks/saving.h"
 
 typedef struct saver {

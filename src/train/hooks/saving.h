@@ -5,6 +5,7 @@
 #define LS_TRAIN_HOOKS_SAVING_H_
 
 #include "lockstep/checkpoint.h"
+#include "lockstep/monitored_session.h"
 #include "train/hooks/hook.h"
 
 // Zeroed: saves nothing.
@@ -63,5 +64,31 @@ LS_MUST_USE ls_status ls_collection_variables(const ls_graph *graph,
 //   LS_INVALID_ARGUMENT  it contains something else.
 LS_MUST_USE ls_status ls_collection_ops(const ls_graph *graph, const char *name,
                                         ls_op **out_ops, size_t *out_count);
+
+// ---- Monitored sessions ----------------------------------------------------
+// Private state of a monitored session.
+struct ls_monitored_session {
+  ls_runtime *runtime;  // Current when it was made, and when it is closed.
+  ls_monitored_options options;
+  char *checkpoints;
+  ls_scaffold own;
+  ls_scaffold *scaffold;
+  ls_hook_list hooks;
+  ls_saved_values values;
+  // Fetches of a run: the caller's, the step if a hook needs it, and each
+  // hook's. Kept as long as the requests do not change.
+  ls_nest *wanted, *asked;  // Requests of this run, lent; those in `fetches`.
+  ls_nest fetches, results;
+  ls_feed *feeds;
+  size_t num_feeds, feeds_capacity;
+  // After a lost session: the number of losses since the furthest step so far,
+  // and that step.
+  bool has_lost;
+  int64_t losses, furthest;
+  int64_t sessions;  // Number of sessions created.
+};
+
+// Returns the number of sessions created so far.
+int64_t ls_monitored_sessions(const ls_monitored_session *self);
 
 #endif  // LS_TRAIN_HOOKS_SAVING_H_
