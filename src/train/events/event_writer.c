@@ -12,6 +12,7 @@
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "base/threads/locked.h"
 #include "io/png_write.h"
 #include "lockstep/events.h"
 #include "lockstep/shape_rules.h"
@@ -106,6 +107,7 @@ static void event_writer_destroy(ls_event_writer *writer) {
   ls_status_free(writer->status);
   ls_release(writer->allocator, writer);
 }
+LS_OWNED_POINTER(ls_event_writer, event_writer_destroy)
 
 static ls_status event_writer_check(const ls_event_writer_options *options) {
   const ls_opt seconds = options->flush_seconds, queue = options->max_queue;
@@ -130,7 +132,7 @@ ls_status ls_event_writer_open(const ls_event_writer_options *options,
   ls_runtime *runtime = ls_runtime_current();
   if (runtime == NULL) return ls_out_of_memory();
   ls_allocator *allocator = ls_runtime_allocator(runtime);
-  LS_NEW_OR_RETURN(allocator, ls_event_writer, writer);
+  LS_OWN_NEW_OR_RETURN(allocator, ls_event_writer, writer);
   *writer = (ls_event_writer){
       .runtime = runtime,
       .allocator = allocator,
@@ -148,21 +150,11 @@ ls_status ls_event_writer_open(const ls_event_writer_options *options,
   ls_text_append(&writer->path, options->folder);
   ls_text_append(&writer->suffix,
                  options->suffix != NULL ? options->suffix : "");
-  ls_status status = ls_mutex_init(&writer->lock);
-  if (!ls_status_is_ok(status)) {
-    ls_text_deinit(&writer->path);
-    ls_text_deinit(&writer->suffix);
-    ls_release(allocator, writer);
-    return status;
-  }
-  status = ls_status_join(ls_text_status(&writer->path),
-                          ls_text_status(&writer->suffix));
-  if (ls_status_is_ok(status) && options->begins) status = make_file(writer);
-  if (ls_status_is_ok(status))
-    *out_writer = writer;
-  else
-    event_writer_destroy(writer);
-  return status;
+  LS_RETURN_IF_ERROR(ls_text_status(&writer->path));
+  LS_RETURN_IF_ERROR(ls_text_status(&writer->suffix));
+  LS_RETURN_IF_ERROR(ls_mutex_init(&writer->lock));
+  if (options->begins) LS_RETURN_IF_ERROR(make_file(writer));
+  return ls_hand_over(&writer, out_writer);
 }
 
 // ---- Writing ---------------------------------------------------------------
@@ -195,10 +187,8 @@ static ls_status with_kept(ls_event_writer *writer, ls_status status) {
 
 ls_status ls_event_writer_flush(ls_event_writer *writer) {
   LS_REQUIRE(writer);
-  ls_mutex_lock(&writer->lock);
-  const ls_status status = with_kept(writer, event_writer_flush(writer));
-  ls_mutex_unlock(&writer->lock);
-  return status;
+  return LS_LOCKED(&writer->lock,
+                   with_kept(writer, event_writer_flush(writer)));
 }
 
 ls_status ls_event_writer_close(ls_event_writer *writer) {
@@ -209,7 +199,7 @@ ls_status ls_event_writer_close(ls_event_writer *writer) {
 }
 
 // ---- Adding ----------------------------------------------------------------
-// Finishes a record that was added.
+// Finishes a record that was added. Requires the lock.
 static ls_status end_record(ls_event_writer *writer) {
   if (!writer->records.failed && writer->records.size < MOST_BUFFERED &&
       ++writer->queued < writer->max_queue &&
@@ -218,15 +208,16 @@ static ls_status end_record(ls_event_writer *writer) {
   return event_writer_flush(writer);
 }
 
+// Adds a record with the lock held.
+#define ADD_RECORD(writer, ...)                                                \
+  LS_LOCKED(&(writer)->lock, ((__VA_ARGS__), end_record(writer)))
+
 ls_status ls_event_writer_scalar(ls_event_writer *writer, const char *tag,
                                  int64_t step, double value) {
   LS_REQUIRE(writer, tag);
-  ls_mutex_lock(&writer->lock);
-  ls_events_add_scalar(&writer->records, event_writer_now(writer, step), tag,
-                       value);
-  const ls_status status = end_record(writer);
-  ls_mutex_unlock(&writer->lock);
-  return status;
+  return ADD_RECORD(writer, ls_events_add_scalar(&writer->records,
+                                                 event_writer_now(writer, step),
+                                                 tag, value));
 }
 
 ls_status ls_event_writer_histogram(ls_event_writer *writer, const char *tag,
@@ -240,23 +231,18 @@ ls_status ls_event_writer_histogram(ls_event_writer *writer, const char *tag,
         LS_SHAPE_TEXT(dtype, ls_array_shape(values)));
   ls_histogram histogram;
   ls_histogram_of(values, &histogram);
-  ls_mutex_lock(&writer->lock);
-  ls_events_add_histogram(&writer->records, event_writer_now(writer, step), tag,
-                          &histogram);
-  const ls_status status = end_record(writer);
-  ls_mutex_unlock(&writer->lock);
-  return status;
+  return ADD_RECORD(writer,
+                    ls_events_add_histogram(&writer->records,
+                                            event_writer_now(writer, step), tag,
+                                            &histogram));
 }
 
 ls_status ls_event_writer_tensor(ls_event_writer *writer, const char *tag,
                                  int64_t step, const ls_array *values) {
   LS_REQUIRE(writer, tag, values);
-  ls_mutex_lock(&writer->lock);
-  ls_events_add_tensor(&writer->records, event_writer_now(writer, step), tag,
-                       values);
-  const ls_status status = end_record(writer);
-  ls_mutex_unlock(&writer->lock);
-  return status;
+  return ADD_RECORD(writer, ls_events_add_tensor(&writer->records,
+                                                 event_writer_now(writer, step),
+                                                 tag, values));
 }
 
 ls_status ls_event_writer_summary(ls_event_writer *writer, const char *tag,
@@ -277,12 +263,9 @@ ls_status ls_event_writer_summary(ls_event_writer *writer, const char *tag,
 static ls_status add_texts(ls_event_writer *writer, const char *tag,
                            int64_t step, ls_shape shape,
                            const ls_bytes *texts) {
-  ls_mutex_lock(&writer->lock);
-  ls_events_add_texts(&writer->records, event_writer_now(writer, step), tag,
-                      shape, texts);
-  const ls_status status = end_record(writer);
-  ls_mutex_unlock(&writer->lock);
-  return status;
+  return ADD_RECORD(writer, ls_events_add_texts(&writer->records,
+                                                event_writer_now(writer, step),
+                                                tag, shape, texts));
 }
 
 ls_status ls_event_writer_text(ls_event_writer *writer, const char *tag,
@@ -364,8 +347,22 @@ static void *event_writer_pixels_of(const images *set, int64_t index,
   return room;
 }
 
-static ls_status encode(ls_allocator *allocator, const images *set,
-                        unsigned char *room, ls_bytes *files) {
+// The encoded images of a record.
+typedef struct image_files {
+  ls_allocator *allocator;
+  ls_bytes *items;
+  size_t count;
+} image_files;
+
+static void image_files_deinit(image_files *files) {
+  for (size_t i = 0; i < files->count; ++i)
+    ls_release(files->allocator, files->items[i].data);
+  ls_release(files->allocator, files->items);
+}
+LS_OWNED_STRUCT(image_files, image_files_deinit)
+
+static ls_status encode(const images *set, unsigned char *room,
+                        image_files *files) {
   for (int64_t i = 0; i < set->count; ++i) {
     const ls_pixels pixels = {
         .data = event_writer_pixels_of(set, i, room),
@@ -375,22 +372,11 @@ static ls_status encode(ls_allocator *allocator, const images *set,
         .channels = set->channels,
         .bits = ls_array_dtype(set->array) == LS_DTYPE_U16 ? 16 : 8};
     unsigned char *bytes = NULL;
-    LS_RETURN_IF_ERROR(
-        ls_png_encode(allocator, &pixels, &bytes, &files[i].size));
-    files[i].data = (const char *)bytes;
+    LS_RETURN_IF_ERROR(ls_png_encode(files->allocator, &pixels, &bytes,
+                                     &files->items[i].size));
+    files->items[files->count++].data = (const char *)bytes;
   }
   return ls_ok();
-}
-
-static ls_status add_images(ls_event_writer *writer, const char *tag,
-                            int64_t step, const images *set,
-                            const ls_bytes *files) {
-  ls_mutex_lock(&writer->lock);
-  ls_events_add_images(&writer->records, event_writer_now(writer, step), tag,
-                       set->width, set->height, files, (size_t)set->count);
-  const ls_status status = end_record(writer);
-  ls_mutex_unlock(&writer->lock);
-  return status;
 }
 
 ls_status ls_event_writer_image(ls_event_writer *writer, const char *tag,
@@ -398,22 +384,19 @@ ls_status ls_event_writer_image(ls_event_writer *writer, const char *tag,
   LS_REQUIRE(writer, tag, image);
   images set = {0};
   LS_RETURN_IF_ERROR(event_writer_look_at(image, tag, &set));
-  ls_allocator *allocator = writer->allocator;
-  ls_bytes *files = ls_new_array(allocator, ls_bytes, (size_t)set.count);
-  unsigned char *room = ls_dtype_is_float(ls_array_dtype(image))
-                            ? ls_allocate(allocator, set.bytes)
-                            : NULL;
-  ls_status status = ls_out_of_memory();
-  if (files != NULL &&
-      (room != NULL || !ls_dtype_is_float(ls_array_dtype(image))))
-    status = encode(allocator, &set, room, files);
-  if (ls_status_is_ok(status))
-    status = add_images(writer, tag, step, &set, files);
-  for (int64_t i = 0; files != NULL && i < set.count; ++i)
-    ls_release(allocator, files[i].data);
-  ls_release(allocator, files);
-  ls_release(allocator, room);
-  return status;
+  LS_OWN(image_files, files) = {.allocator = writer->allocator};
+  LS_OWN_MEMORY(writer->allocator, unsigned char, room) = NULL;
+  files.items = ls_new_array(files.allocator, ls_bytes, (size_t)set.count);
+  LS_RETURN_IF_NO_MEMORY(files.items);
+  if (ls_dtype_is_float(ls_array_dtype(image))) {
+    room = ls_allocate(writer->allocator, set.bytes);
+    LS_RETURN_IF_NO_MEMORY(room);
+  }
+  LS_RETURN_IF_ERROR(encode(&set, room, &files));
+  return ADD_RECORD(writer, ls_events_add_images(&writer->records,
+                                                 event_writer_now(writer, step),
+                                                 tag, set.width, set.height,
+                                                 files.items, files.count));
 }
 
 // ---- Summaries -------------------------------------------------------------
