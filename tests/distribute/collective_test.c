@@ -180,3 +180,27 @@ MEMORY_TEST(make_ops_for_workers) {
           .cluster = &cluster, .task_type = "worker", .task_id = LS_SOME(0)},
       &strategy);
 }
+
+TEST(each_component_counts_once_wherever_it_is) {
+  LS_SPEC("M121");
+  static const char *const same[] = {"/gpu:0", "/gpu:0"};
+  for (int placed = 0; placed < 2; ++placed)
+    for (int batch = 0; batch < 2; ++batch) {
+      LS_OWN(ls_cross_device, ops) = NULL;
+      expect_ok(ls_collective_ops_create(gpus, 2, 2, NULL, &ops));
+      LS_OWN(ls_graph, graph) = graph_named("g");
+      LS_GRAPH_SCOPE(graph);
+      const ls_nest items[] = {ls_leaf(ls_scalar(LS_DTYPE_F32, 3)),
+                               ls_leaf(ls_scalar(LS_DTYPE_F32, 5))};
+      LS_OWN(ls_nest, value) =
+          placed ? ls_nest_distributed_on(LS_PER_REPLICA, items, same, 2)
+                 : ls_nest_distributed(LS_PER_REPLICA, items, 2);
+      const ls_destinations where = {.device = batch ? "/gpu:0" : "/cpu:0"};
+      LS_OWN(ls_nest, made) = ls_none();
+      expect_ok(batch ? ls_cross_device_batch_reduce(ops, LS_REDUCE_SUM, &value,
+                                                     &where, 1, &made)
+                      : ls_cross_device_reduce(ops, LS_REDUCE_SUM, value, where,
+                                               &made));
+      expect_fetched(batch ? ls_nest_item(made, 0) : made, 0, (double[]){8}, 1);
+    }
+}

@@ -23,12 +23,14 @@ static ls_dtype all_reduce_dtype_of(ls_nest leaf) {
   return variable != NULL ? variable->type.dtype : leaf.dtype;
 }
 
-// Returns true for dense values of any type but i32, with a component on each
-// device.
+// Returns true for dense values of any type but i32, with each component on a
+// device of its own, by which its row is found.
 static bool is_plain(const ls_components *parts) {
   for (size_t i = 0; i < parts->devices.count; ++i) {
     const ls_nest item = parts->items[i];
-    if (item.kind == LS_KIND_NONE || item.kind == LS_KIND_DISTRIBUTED ||
+    const char *device = parts->devices.names[i].text;
+    if (device[0] == '\0' || ls_device_set_find(&parts->devices, device) != i ||
+        item.kind == LS_KIND_NONE || item.kind == LS_KIND_DISTRIBUTED ||
         item.kind == LS_KIND_SLICES ||
         all_reduce_dtype_of(item) == LS_DTYPE_I32)
       return false;
