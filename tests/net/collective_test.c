@@ -220,6 +220,82 @@ TEST(a_group_is_known_by_its_devices_and_counts_its_calls) {
   expect_ok(ls_standin_run(2, group_rank, NULL));
 }
 
+// ---- Failures
+// ----------------------------------------------------------------
+typedef struct failing {
+  bool gathers;
+  int wrong;  // The way in which rank 1 is wrong.
+  ls_code code;
+} failing;
+
+enum { NO_SUCH_DEVICE, TOO_MANY, TEXT_VALUES };
+
+static ls_tensor text_tensor(void) {
+  const ls_bytes text = {"a text that is longer than a word", 33};
+  LS_OWN(ls_array, array) = NULL;
+  expect_ok(ls_array_create_copy(LS_DTYPE_STRING, LS_SHAPE(1), &text, &array));
+  return ls_constant(array);
+}
+
+static ls_nest wrong_value(int wrong) {
+  static const char *const astray[] = {"/cpu:0", "/cpu:7"};
+  ls_nest items[3];
+  for (int i = 0; i < 3; ++i)
+    items[i] = ls_leaf(ls_scalar(LS_DTYPE_F32, 1));
+  if (wrong == TEXT_VALUES) items[0] = items[1] = ls_leaf(text_tensor());
+  return wrong == NO_SUCH_DEVICE
+             ? ls_nest_distributed_on(LS_PER_REPLICA, items, astray, 2)
+         : wrong == TOO_MANY
+             ? ls_nest_distributed(LS_PER_REPLICA, items, 3)
+             : ls_nest_distributed_on(LS_PER_REPLICA, items, cpus, 2);
+}
+
+static ls_status combine(ls_cross_device *ops, bool gathers, ls_nest value,
+                         ls_nest *out_value) {
+  const ls_destinations where = {.device = "/cpu:0"};
+  return gathers ? ls_cross_device_gather(ops, value, 0, where, out_value)
+                 : ls_cross_device_reduce(ops, LS_REDUCE_SUM, value, where,
+                                          out_value);
+}
+
+static ls_status fail_on_one(ls_communicator *communicator, void *user) {
+  const failing *f = user;
+  const bool is_wrong = communicator->rank == 1;
+  LS_OWN(ls_cross_device, ops) = NULL;
+  LS_RETURN_IF_ERROR(ls_collective_ops_create(cpus, 2, 4, NULL, &ops));
+  const double own[2] = {1 + communicator->rank, 10};
+  LS_OWN(ls_nest, right) = local_value(own, 2);
+  LS_OWN(ls_nest, given) =
+      is_wrong ? wrong_value(f->wrong) : ls_nest_retain(right);
+  LS_OWN(ls_nest, made) = ls_none();
+  LS_OWN(ls_nest, next) = ls_none();
+  LS_OWN(ls_status, seen) = combine(ops, f->gathers, given, &made);
+  CHECK(ls_status_code(seen) == f->code);
+  CHECK(is_wrong || strstr(ls_status_message(seen), "rank 1") != NULL);
+  // The next call is the next one on all ranks.
+  double number = 0;
+  int64_t size = 0;
+  LS_RETURN_IF_ERROR(combine(ops, false, right, &next));
+  LS_RETURN_IF_ERROR(first_number(next, &number, &size));
+  CHECK(number == 23);
+  return ls_ok();
+}
+
+static ls_status failing_rank(ls_communicator *communicator, void *user) {
+  return on_runtime(communicator, fail_on_one, user);
+}
+
+TEST(a_call_that_one_rank_refuses_fails_on_all) {
+  LS_SPEC("M126");
+  for (int gathers = 0; gathers < 2; ++gathers)
+    for (int wrong = 0; wrong <= TEXT_VALUES; ++wrong)
+      expect_ok(ls_standin_run(2, failing_rank,
+                               &(failing){gathers, wrong,
+                                          wrong == TEXT_VALUES
+                                              ? LS_UNIMPLEMENTED
+                                              : LS_INVALID_ARGUMENT}));
+}
+
 // ---- Threads ---------------------------------------------------------------
 enum { CALLS = 20 };
 

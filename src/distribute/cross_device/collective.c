@@ -21,6 +21,7 @@ enum { VALUES, INDICES, SHAPE, ARRAYS };
 
 // The type of an array, as ranks tell each other; LS_DTYPE_NONE: there is none.
 typedef struct array_form {
+  int64_t code;  // In a rank's first form: why it has no components.
   int32_t dtype, rank;
   int64_t dim[LS_MAX_RANK];
 } array_form;
@@ -90,6 +91,10 @@ static ls_status read_member(fetching *self, ls_nest item, size_t member) {
   else
     LS_RETURN_IF_ERROR(ls_region_tensor(item, &parts.values));
   LS_RETURN_IF_ERROR(ls_tensor_value(parts.values, &arrays[VALUES]));
+  const ls_dtype dtype = ls_array_dtype(arrays[VALUES]);
+  if (ls_dtype_owns_elements(dtype))
+    return ls_unimplemented("components of type %s of other processes",
+                            ls_dtype_name(dtype));
   if (item.kind != LS_KIND_SLICES) return ls_ok();
   LS_RETURN_IF_ERROR(ls_tensor_value(parts.indices, &arrays[INDICES]));
   return parts.dense_shape.ref == 0
@@ -115,8 +120,8 @@ static ls_status read_own(fetching *self) {
     const ls_array *array = self->arrays[i];
     if (array == NULL) continue;
     const ls_shape shape = ls_array_shape(array);
-    self->forms[i] =
-        (array_form){(int32_t)ls_array_dtype(array), shape.rank, {0}};
+    self->forms[i] = (array_form){.dtype = (int32_t)ls_array_dtype(array),
+                                  .rank = shape.rank};
     memcpy(self->forms[i].dim, shape.dim, sizeof(shape.dim));
   }
   return ls_ok();
@@ -147,8 +152,24 @@ static ls_status exchange_all(struct ls_collective *group,
   return communicator->wait(communicator, &exchange);
 }
 
-static ls_status exchange_forms(fetching *self) {
+// Returns the failure of the first rank that has no components.
+static ls_status failure_of_others(const fetching *self) {
+  for (int32_t k = 0; k < self->group->communicator->ranks; ++k) {
+    const int64_t code =
+        self->forms[ARRAYS * first_member(self->group, k)].code;
+    if (code != LS_OK)
+      return LS_STATUS((ls_code)code,
+                       "rank %d of a collective has no components for it", k);
+  }
+  return ls_ok();
+}
+
+// Tells all ranks the types of this one's components, or that it has failed.
+static ls_status exchange_forms(fetching *self, ls_code code) {
   const int32_t ranks = self->group->communicator->ranks;
+  self->forms[ARRAYS *
+              first_member(self->group, self->group->communicator->rank)]
+      .code = code;
   for (int32_t k = 0; k < ranks; ++k) {
     const size_t first = first_member(self->group, k);
     const size_t count = first_member(self->group, k + 1) - first;
@@ -181,9 +202,7 @@ static ls_nest member_of(const fetching *self, size_t member) {
                                               : ls_failed_tensor());
 }
 
-static ls_status fetch_locked(fetching *self) {
-  LS_RETURN_IF_ERROR(read_own(self));
-  LS_RETURN_IF_ERROR(exchange_forms(self));
+static ls_status fetch_others(fetching *self) {
   LS_RETURN_IF_ERROR(make_others(self));
   LS_RETURN_IF_ERROR(exchange_arrays(self));
   for (; self->all.devices.count < (size_t)self->group->size;
@@ -193,23 +212,25 @@ static ls_status fetch_locked(fetching *self) {
   return ls_ok();
 }
 
-// Returns true for failures that all ranks have.
-static bool is_common(ls_code code) {
-  return code == LS_INVALID_ARGUMENT || code == LS_FAILED_PRECONDITION ||
-         code == LS_UNIMPLEMENTED;
-}
-
-// Fetches the components of the other processes. Ends the calls of those which
-// wait for this one if it fails.
-static ls_status fetch(fetching *self) {
+// Fetches the components of the other processes, if the call has been right so
+// far. A failure until then is told with the types, so that all ranks fail in
+// this call and the next ones match; a later one ends the others' calls.
+static ls_status fetch(fetching *self, ls_status asked) {
   struct ls_collective *group = self->group;
   ls_mutex_lock(&group->lock);
-  ls_status status = fetching_init(self);
-  if (ls_status_is_ok(status)) status = fetch_locked(self);
-  if (!ls_status_is_ok(status) && !is_common(ls_status_code(status)))
-    group->communicator->cancel(group->communicator, status);
+  ls_status lost = fetching_init(self);
+  if (ls_status_is_ok(lost)) {
+    if (ls_status_is_ok(asked)) asked = read_own(self);
+    lost = exchange_forms(self, ls_status_code(asked));
+  }
+  if (ls_status_is_ok(lost) && ls_status_is_ok(asked)) {
+    asked = failure_of_others(self);
+    if (ls_status_is_ok(asked)) lost = fetch_others(self);
+  }
+  if (!ls_status_is_ok(lost))
+    group->communicator->cancel(group->communicator, lost);
   ls_mutex_unlock(&group->lock);
-  return status;
+  return ls_status_join(asked, lost);
 }
 
 // ---- The table -------------------------------------------------------------
@@ -240,13 +261,13 @@ static ls_status lacks_others(const ls_reduce_plan *how, ls_nest value,
   LS_RETURN_IF_ERROR(ls_components_init(own, value));
   if (own->devices.count == (size_t)group->size && !keep_present(group, own))
     return ls_ok();
-  *out_lacks = true;
+  *out_lacks = ls_graph_is_eager(ls_graph_current());
   if (own->devices.count != group->devices.count)
     return ls_invalid_argument("a value of %zu components: the group has %d "
                                "members, %zu of them in this process",
                                own->devices.count, group->size,
                                group->devices.count);
-  return ls_graph_is_eager(ls_graph_current())
+  return *out_lacks
              ? ls_ok()
              : ls_unimplemented("a value of %zu components of a group of %d in "
                                 "a graph: only eager values are fetched",
@@ -260,10 +281,10 @@ static ls_status fetch_lacking(const ls_reduce_plan *how, ls_nest value,
                                ls_device_set *to, bool *out_lacks) {
   f->group = how->group;
   f->allocator = ls_current_allocator();
-  LS_RETURN_IF_ERROR(lacks_others(how, value, &f->own, out_lacks));
-  if (!*out_lacks) return ls_ok();
-  LS_RETURN_IF_ERROR(ls_destination_set(where, value, to));
-  return fetch(f);
+  ls_status asked = lacks_others(how, value, &f->own, out_lacks);
+  if (!*out_lacks) return asked;
+  if (ls_status_is_ok(asked)) asked = ls_destination_set(where, value, to);
+  return fetch(f, asked);
 }
 
 static ls_status collective_reduce(void *user, ls_reduce_op op, ls_nest value,
