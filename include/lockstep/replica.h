@@ -110,7 +110,8 @@ LS_API ls_nest ls_replica_all_reduce(ls_replica *replica, ls_reduce_op op,
 // Returns every leaf's mean over the replicas, weighted (0: ignored, whatever
 // the value): the sum of w v times 1 / the sum of w. With weights of 1 the bits
 // are those of the plain mean.
-//   LS_INVALID_ARGUMENT  not one weight per replica, or a negative one.
+//   LS_INVALID_ARGUMENT  not one weight per replica, a negative one, or a sum
+//                        that f32 does not hold.
 LS_API ls_nest ls_replica_weighted_mean(ls_replica *replica, ls_nest nest,
                                         const double *weights,
                                         size_t num_weights);

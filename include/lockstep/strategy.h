@@ -182,7 +182,8 @@ typedef struct ls_reduce_options {
   const int *axes;
   size_t num_axes;
   // For MEAN: one weight per replica. The result is the sum of w v times 1 /
-  // the sum of w; a weight of 0 ignores the value, whatever it is. NULL: all 1.
+  // the sum of w, which f32 must hold; a weight of 0 ignores the value,
+  // whatever it is, and a missing value has none. NULL: all 1.
   const double *weights;
   size_t num_weights;
 } ls_reduce_options;

@@ -449,3 +449,86 @@ TEST(every_replica_gets_the_same) {
   ls_nest_release(run_on(strategy, reduce_in_replicas, ls_none(), NULL));
   ls_nest_release(run_on(strategy, gather_in_replicas, ls_none(), NULL));
 }
+
+TEST(the_default_strategy_weighs_its_one_value) {
+  LS_SPEC("M183");
+  ls_strategy *strategy = NULL;
+  expect_ok(ls_strategy_default(&strategy));
+  static const double two[] = {2, 2}, none[] = {0}, negative[] = {-3};
+  const ls_nest x = ls_leaf(scalar_of(4));
+  assert_true(number_of(reduced(strategy, LS_REDUCE_MEAN, x,
+                                &(ls_reduce_options){.weights = two,
+                                                     .num_weights = 1})) == 4);
+  assert_true(isnan(number_of(
+      reduced(strategy, LS_REDUCE_MEAN, x,
+              &(ls_reduce_options){.weights = none, .num_weights = 1}))));
+  ls_nest made = ls_none();
+  expect_status(ls_strategy_reduce_with(
+                    strategy, LS_REDUCE_MEAN, x,
+                    &(ls_reduce_options){.weights = two, .num_weights = 2},
+                    &made),
+                LS_INVALID_ARGUMENT, "2 weights for 1");
+  expect_status(ls_strategy_reduce_with(
+                    strategy, LS_REDUCE_MEAN, x,
+                    &(ls_reduce_options){.weights = negative, .num_weights = 1},
+                    &made),
+                LS_INVALID_ARGUMENT, "weight 0 is -3");
+}
+
+TEST(a_missing_value_has_no_weight) {
+  LS_SPEC("M183");
+  LS_OWN(ls_strategy, strategy) = mirrored_of(3);
+  static const double weights[] = {1, 4, 3}, of_none[] = {0, 5, 0};
+  const ls_nest items[] = {ls_leaf(scalar_of(2)), ls_none(),
+                           ls_leaf(scalar_of(6))};
+  LS_OWN(ls_nest, value) = ls_nest_distributed(LS_PER_REPLICA, items, 3);
+  assert_true(number_of(reduced(strategy, LS_REDUCE_MEAN, value,
+                                &(ls_reduce_options){.weights = weights,
+                                                     .num_weights = 3})) == 5);
+  assert_true(isnan(number_of(
+      reduced(strategy, LS_REDUCE_MEAN, value,
+              &(ls_reduce_options){.weights = of_none, .num_weights = 3}))));
+  const ls_nest missing[] = {ls_none(), ls_none(), ls_none()};
+  LS_OWN(ls_nest, nothing) = ls_nest_distributed(LS_PER_REPLICA, missing, 3);
+  ls_nest made = ls_none();
+  expect_status(ls_strategy_reduce_with(
+                    strategy, LS_REDUCE_MEAN, nothing,
+                    &(ls_reduce_options){.weights = weights, .num_weights = 3},
+                    &made),
+                LS_INVALID_ARGUMENT, "must be non-empty");
+}
+
+static ls_nest weigh_in_replica(ls_nest args, void *user) {
+  return ls_replica_weighted_mean(ls_replica_context(), ls_nest_item(args, 0),
+                                  user, 2);
+}
+
+TEST(weights_are_finite_and_so_is_their_sum) {
+  LS_SPEC("M183");
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  ls_strategy *plain = NULL;
+  expect_ok(ls_strategy_default(&plain));
+  LS_OWN(ls_nest, args) = LS_TUPLE(per_replica_scalars((double[]){3, 5}, 2));
+  double wrong[][2] = {{(double)INFINITY, 1}, {1e38 * 3, 1e38 * 3}, {1e300, 0}};
+  for (size_t i = 0; i < LS_COUNT_OF(wrong); ++i) {
+    const ls_reduce_options options = {.weights = wrong[i], .num_weights = 2};
+    const ls_reduce_options one = {.weights = wrong[i], .num_weights = 1};
+    LS_OWN(ls_function, function) = function_of(weigh_in_replica, wrong[i]);
+    ls_nest made = ls_none();
+    expect_status(ls_strategy_reduce_with(strategy, LS_REDUCE_MEAN,
+                                          ls_nest_item(args, 0), &options,
+                                          &made),
+                  LS_INVALID_ARGUMENT, "weight");
+    for (int traced = 0; traced < 2; ++traced)
+      expect_status(ls_strategy_run(strategy,
+                                    traced
+                                        ? ls_traced(function)
+                                        : ls_plain(weigh_in_replica, wrong[i]),
+                                    args, &made),
+                    LS_INVALID_ARGUMENT, "weight");
+    if (i != 1)
+      expect_status(ls_strategy_reduce_with(plain, LS_REDUCE_MEAN,
+                                            ls_leaf(scalar_of(4)), &one, &made),
+                    LS_INVALID_ARGUMENT, "weight");
+  }
+}

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <float.h>
 #include <math.h>
 
 #include "base/memory/own.h"
@@ -128,7 +129,12 @@ static ls_status check_weights(const double *weights, size_t num_weights,
                                  weights[i]);
     *out_total += weights[i];
   }
-  return ls_ok();
+  // Values of most types are weighed in f32.
+  return *out_total <= (double)FLT_MAX
+             ? ls_ok()
+             : ls_invalid_argument("the sum of the weights is %g; f32 is to "
+                                   "hold it",
+                                   *out_total);
 }
 
 typedef struct weighing {
@@ -148,6 +154,7 @@ static ls_nest weigh_each(ls_nest component, size_t index, void *user) {
   const ls_dtype dtype = ls_tensor_dtype(x), mean = ls_mean_dtype(dtype);
   w->within->dtype = dtype;
   if (w->within->like.ref == 0) w->within->like = x;
+  w->within->total += w->weights[index];
   if (w->weights[index] == 0) return ls_none();
   const ls_dtype wide = ls_wide_dtype(mean);
   if (dtype != wide) x = ls_convert(x, wide);
@@ -164,11 +171,12 @@ ls_status ls_weigh(ls_nest leaf, const ls_reduce_options *options,
   const ls_variable *variable = ls_nest_as_variable(leaf);
   const size_t count =
       variable != NULL ? variable->num_components : ls_distributed_count(leaf);
-  LS_RETURN_IF_ERROR(check_weights(options->weights, options->num_weights,
-                                   count, &out_within->total));
+  double total = 0;  // Counts missing components, too.
+  LS_RETURN_IF_ERROR(
+      check_weights(options->weights, options->num_weights, count, &total));
   weighing w = {options->weights, out_within};
   LS_RETURN_IF_ERROR(each_component(leaf, weigh_each, &w, &out_within->value));
-  if (out_within->total == 0) {
+  if (out_within->total == 0 && out_within->like.ref != 0) {
     ls_nest_release(out_within->value);
     out_within->value = ls_none();
   }

@@ -61,17 +61,22 @@ static ls_status map(const ls_update_call *call, const ls_nest *items,
 
 // ---- Values ----------------------------------------------------------------
 static ls_nest default_reduce_leaf(ls_nest leaf, void *user) {
+  const ls_strategy_reduction *r = user;
   ls_nest made = ls_none();
-  return ls_made_nest(ls_reduce_components(user, leaf, &made), &made);
+  return ls_made_nest(leaf.kind == LS_KIND_NONE ? ls_ok()
+                      : ls_has_axes(r)
+                          ? ls_reduce_components(r, leaf, &made)
+                          : ls_weigh_one(leaf, r->options, 1, &made),
+                      &made);
 }
 
-// Reduces a single value, possibly along axes.
+// Reduces a single value, possibly along axes or with a weight.
 static ls_status default_reduce(ls_strategy *strategy, ls_reduce_op op,
                                 ls_nest value, const ls_reduce_options *options,
                                 ls_nest *out_value) {
   ls_strategy_reduction r = {
       .strategy = strategy, .op = op, .options = options};
-  if (options->axes != NULL && options->num_axes > 0)
+  if (ls_has_axes(&r) || options->weights != NULL)
     return ls_take_nest(ls_nest_map(value, default_reduce_leaf, &r), out_value);
   *out_value = ls_nest_retain(value);
   return ls_ok();
