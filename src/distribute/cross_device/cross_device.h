@@ -142,6 +142,9 @@ ls_status ls_reduce_components(const ls_strategy_reduction *r, ls_nest leaf,
 ls_status ls_refuse_sum(const ls_strategy_reduction *r, ls_nest leaf);
 ls_status ls_reduce_one_value(const ls_strategy_reduction *r, ls_nest leaf,
                               ls_nest *out_value);
+// Copies a value that is the same on all replicas to its destinations.
+ls_status ls_copy_one_value(const ls_strategy_reduction *r, ls_nest value,
+                            ls_nest *out_value);
 
 // ---- Within ----------------------------------------------------------------
 // The part of a reduction within each replica, before the sum over replicas,

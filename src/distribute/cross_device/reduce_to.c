@@ -24,9 +24,8 @@ static ls_status for_ops(const ls_strategy *strategy, ls_nest value,
              : ls_ok();
 }
 
-// Copies a value that is the same on all replicas to its destinations.
-static ls_status copy_one_value(const ls_strategy_reduction *r, ls_nest value,
-                                ls_nest *out_value) {
+ls_status ls_copy_one_value(const ls_strategy_reduction *r, ls_nest value,
+                            ls_nest *out_value) {
   LS_OWN(ls_device_set, devices) = {0};
   LS_OWN(ls_nest, reduced) = ls_none();
   ls_nest made = ls_none();
@@ -61,7 +60,7 @@ ls_status ls_mirrored_reduce_to(ls_strategy *strategy, ls_reduce_op op,
   LS_RETURN_IF_ERROR(ls_check_reduce_op(op));
   LS_RETURN_IF_ERROR(for_ops(strategy, value, &given));
   return given.kind == LS_KIND_NONE
-             ? copy_one_value(&r, value, out_value)
+             ? ls_copy_one_value(&r, value, out_value)
              : ls_reduce_by_ops(&r, op, given, out_value);
 }
 
@@ -113,7 +112,7 @@ static ls_status reduce_pairs(pairs *p) {
       p->results[i] =
           ls_without_wrapper(ls_nest_retain(ls_nest_item(list, next++)));
     else
-      LS_RETURN_IF_ERROR(copy_one_value(&r, p->values[i], &p->results[i]));
+      LS_RETURN_IF_ERROR(ls_copy_one_value(&r, p->values[i], &p->results[i]));
   }
   return ls_ok();
 }

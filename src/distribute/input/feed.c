@@ -325,7 +325,6 @@ ls_dataset *ls_even_batches(ls_dataset *dataset,
 // Sources: the elements that a host feeds to its replicas, from a data set or
 // from graph values.
 
-// ---- Sources ----------------------------------------------------------------
 ls_status ls_feed_source_init(ls_feed_source *self, ls_dataset *dataset,
                               ls_nest features, ls_nest labels) {
   *self = (ls_feed_source){0};

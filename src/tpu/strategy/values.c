@@ -203,31 +203,16 @@ static ls_status reduce_one(const ls_strategy_reduction *r, ls_nest value,
     *out_value = ls_nest_retain(value);
     return ls_nest_status(value);
   }
-  if (r->strategy->num_replicas > 1) return ls_refuse_sum(r, value);
-  LS_OWN(ls_device_set, devices) = {0};
-  ls_nest made = ls_none();
-  ls_destinations where = r->where;
-  if (ls_destinations_is_none(where)) {
-    where.devices = ls_strategy_devices(r->strategy);
-    where.num_devices = 1;
-  }
-  LS_RETURN_IF_ERROR(ls_destination_set(where, value, &devices));
-  if (value.kind != LS_KIND_SLICES) {
-    ls_tensor x = ls_failed_tensor();
-    LS_RETURN_IF_ERROR(ls_distributed_as_tensor(value, &x));
-    value = ls_leaf(x);
-  }
-  LS_RETURN_IF_ERROR(ls_copy_to(value, &devices, &made));
-  *out_value = ls_without_wrapper(made);
-  return ls_ok();
+  return r->strategy->num_replicas > 1 ? ls_refuse_sum(r, value)
+                                       : ls_copy_one_value(r, value, out_value);
 }
 
 // ---- Functions of the class ------------------------------------------------
 ls_status ls_tpu_class_reduce_to(ls_strategy *strategy, ls_reduce_op op,
                                  ls_nest value, ls_destinations where,
                                  ls_nest *out_value) {
-  const ls_strategy_reduction r = {
-      .strategy = strategy, .op = op, .where = where};
+  static const ls_reduce_options no_options;
+  const ls_strategy_reduction r = {strategy, op, &no_options, where};
   if (in_computation() && values_is_value(value))
     return reduce_in_computation(op, value, out_value);
   LS_RETURN_IF_ERROR(ls_check_reduce_op(op));
