@@ -9,6 +9,7 @@
 #include "distribute/own.h"
 #include "lockstep/graph.h"
 #include "support/callbacks.h"
+#include "support/function.h"
 #include "support/replicas.h"
 
 // What happened, in order.
@@ -323,4 +324,73 @@ TEST(a_failing_merge_stops_all) {
       LS_DATA_LOSS, "the merge refuses");
   assert_string_equal(d.text, "stopped0 stopped1 ");
   ls_nest_release(run_on(strategy, give_args, ls_none(), NULL));
+}
+
+// ---- Parts of a merge function's result ------------------------------------
+static ls_nest merge_some(ls_strategy *strategy, ls_nest args, void *user) {
+  (void)strategy, (void)args;
+  const ls_nest items[] = {ls_nest_f64(1), ls_nest_f64(2), ls_nest_f64(3)};
+  return ls_nest_distributed(LS_PER_REPLICA, items, *(const size_t *)user);
+}
+
+static ls_nest take_some(ls_nest args, void *user) {
+  (void)args;
+  return ls_replica_merge_call(ls_replica_context(), merge_some, ls_none(),
+                               user);
+}
+
+static void expect_parts(ls_strategy *strategy, ls_callable callable,
+                         size_t count) {
+  LS_OWN(ls_nest, made) = ls_none();
+  const ls_status status =
+      ls_strategy_run(strategy, callable, ls_none(), &made);
+  if (count == 2)
+    expect_ok(status);
+  else
+    expect_status(status, LS_INVALID_ARGUMENT, "components");
+}
+
+TEST(a_merge_function_returns_a_part_for_each_replica) {
+  LS_SPEC("M151");
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  for (size_t count = 1; count <= 3; ++count) {
+    LS_OWN(ls_function, function) = function_of(take_some, &count);
+    expect_parts(strategy, ls_plain(take_some, &count), count);
+    // In a trace, replicas have no host scalars of their own.
+    if (count != 2) expect_parts(strategy, ls_traced(function), count);
+    LS_OWN(ls_graph, graph) = graph_named("g");
+    LS_GRAPH_SCOPE(graph);
+    expect_parts(strategy, ls_plain(take_some, &count), count);
+  }
+}
+
+// ---- Order of components
+// -----------------------------------------------------
+static ls_nest mark_own(ls_nest args, void *user) {
+  (void)user;
+  const ls_tensor id = ls_convert(ls_replica_id(), LS_DTYPE_F32);
+  return ls_leaf(ls_add(first_argument(args), ls_mul_scalar(id, 100)));
+}
+
+TEST(every_kind_of_run_finds_parts_by_their_devices) {
+  LS_SPEC("M149");
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_function, function) = function_of(mark_own, NULL);
+  static const char *const devices[] = {"cpu:1", "cpu:0"};
+  static const char *const others[] = {"cpu:1", "cpu:3"};
+  const ls_nest items[] = {ls_leaf(scalar_of(20)), ls_leaf(scalar_of(10))};
+  LS_OWN(ls_nest, args) =
+      LS_TUPLE(ls_nest_distributed_on(LS_PER_REPLICA, items, devices, 2),
+               ls_nest_i64(1));
+  LS_OWN(ls_nest, astray) =
+      LS_TUPLE(ls_nest_distributed_on(LS_PER_REPLICA, items, others, 2));
+  for (int traced = 0; traced < 2; ++traced) {
+    const ls_callable callable =
+        traced ? ls_traced(function) : ls_plain(mark_own, NULL);
+    LS_OWN(ls_nest, made) = strategy_results(strategy, callable, args);
+    expect_numbers(made, (double[]){10, 120}, 2);
+    LS_OWN(ls_nest, none) = ls_none();
+    expect_status(ls_strategy_run(strategy, callable, astray, &none),
+                  LS_INVALID_ARGUMENT, "CPU:0");
+  }
 }

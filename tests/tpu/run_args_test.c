@@ -3,6 +3,7 @@
 // Arguments of runs of TPU strategies: variables that are handed over whole, by
 // position and by name, and what is refused before anything is built.
 #include "base/memory/own.h"
+#include "distribute/base/strategy.h"
 #include "lockstep/ops.h"
 #include "lockstep/regroup.h"
 #include "support/function.h"
@@ -19,6 +20,11 @@ static ls_tensor sum_of(ls_nest nest) {
   for (size_t i = 0; i < ls_nest_count(nest); ++i)
     sum = ls_add(sum, sum_of(ls_nest_item(nest, i)));
   return sum;
+}
+
+static ls_nest take_first(ls_nest args, void *user) {
+  (void)user;
+  return ls_leaf(sum_of(ls_nest_item(args, 0)));
 }
 
 // ---- What is handed over --------------------------------------------------
@@ -160,6 +166,29 @@ static void refuse_too_many(tpu_runs *runs) {
 TEST(more_arguments_than_parameters_are_refused) {
   LS_SPEC("T64");
   tpu_runs_all(refuse_too_many);
+}
+
+static void find_parts(tpu_runs *runs) {
+  if (runs->in_graph) computation_initialize(&runs->computation, runs->v);
+  const size_t count = (size_t)runs->replicas;
+  const char *devices[TPU_RUNS_REPLICAS];
+  ls_nest items[TPU_RUNS_REPLICAS];
+  for (size_t r = 0; r < count; ++r) {
+    const size_t at = count - 1 - r;
+    devices[r] = ls_strategy_device(runs->strategy, (int32_t)at);
+    items[r] = ls_leaf(f32_of((double)at));
+  }
+  expect_ok(tpu_runs_call(
+      runs, take_first, NULL, NULL,
+      LS_TUPLE(ls_nest_distributed_on(LS_PER_REPLICA, items, devices, count)),
+      ls_none()));
+  for (int r = 0; r < runs->replicas; ++r)
+    assert_true(tpu_runs_number(runs, -1, r) == r);
+}
+
+TEST(each_replica_gets_the_part_on_its_device) {
+  LS_SPEC("T78 M149");
+  tpu_runs_all(find_parts);
 }
 
 // ---- More by position -----------------------------------------------------

@@ -146,6 +146,7 @@ static ls_nest note_same(ls_nest leaf, void *user) {
 }
 
 static ls_status call_give_results(ls_rounds *call, ls_nest result) {
+  LS_RETURN_IF_ERROR(ls_check_components(call->strategy, result, call->count));
   for (size_t r = 0; r < call->count; ++r) {
     ls_replica_task *task = &call->tasks[r];
     ls_nest_release(task->merge_args);
@@ -181,7 +182,7 @@ static ls_status select_args(ls_strategy *strategy, replica_call *call) {
   LS_RETURN_IF_ERROR(ls_nests_init(&call->each, strategy->allocator, count));
   for (size_t r = 0; r < count; ++r)
     LS_RETURN_IF_ERROR(
-        ls_select_for(strategy, (int32_t)r, call->args, &call->each.items[r]));
+        ls_select_replica((int64_t)r, call->args, &call->each.items[r]));
   return ls_ok();
 }
 

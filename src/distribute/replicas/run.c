@@ -7,6 +7,7 @@
 #include "distribute/base/strategy.h"
 #include "distribute/context/context.h"
 #include "distribute/cross_device/cross_device.h"
+#include "distribute/values/values.h"
 #include "engine/backend.h"
 #include "lockstep/communicator.h"
 #include "lockstep/strategy_extended.h"
@@ -25,22 +26,8 @@ static ls_status call_mirrored(const ls_tracer *tracer,
                           out_result);
 }
 
-// Checks nested values by walking, without a map, so that it needs no memory.
-static ls_status check_components(const ls_strategy *strategy, ls_nest nest) {
-  for (size_t i = 0; i < ls_nest_count(nest); ++i)
-    LS_RETURN_IF_ERROR(check_components(strategy, ls_nest_item(nest, i)));
-  const size_t count = ls_distributed_count(nest);
-  if (nest.kind == LS_KIND_DISTRIBUTED &&
-      count != (size_t)strategy->num_replicas)
-    return ls_invalid_argument(
-        "an argument has %zu components, the strategy %d replicas", count,
-        strategy->num_replicas);
-  return ls_ok();
-}
-
 static ls_status run_traced(ls_strategy *strategy, ls_function *function,
                             ls_nest args, ls_nest *results) {
-  LS_RETURN_IF_ERROR(check_components(strategy, args));
   const ls_tracer tracer = {.key = strategy->id,
                             .replicas = strategy->num_replicas,
                             .trace = trace_mirrored,
@@ -89,11 +76,17 @@ void ls_strategy_tell_ranks(const ls_strategy *strategy, ls_status status) {
 ls_status ls_mirrored_run(ls_strategy *strategy, ls_crossing *crossing,
                           const ls_run_request *request, ls_nest *results) {
   const ls_callable callable = request->callable;
+  const size_t count = (size_t)strategy->num_replicas;
+  LS_OWN(ls_nest, args) = ls_none();
   (void)crossing;  // The caller has entered the cross-replica context.
+  LS_RETURN_IF_ERROR(ls_check_components(strategy, request->args, count));
+  LS_RETURN_IF_ERROR(ls_order_components(
+      request->args,
+      &(ls_device_list){ls_strategy_devices(strategy), count, true}, &args));
   return callable.traced != NULL
-             ? run_traced(strategy, callable.traced, request->args, results)
-             : ls_replicas_call(strategy, callable.plain, request->args,
-                                callable.user, results);
+             ? run_traced(strategy, callable.traced, args, results)
+             : ls_replicas_call(strategy, callable.plain, args, callable.user,
+                                results);
 }
 
 // Finds the callable of an object, which is run in place of the object.

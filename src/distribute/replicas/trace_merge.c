@@ -10,6 +10,7 @@
 #include "distribute/replicas/rounds.h"
 
 #include "base/memory/own.h"
+#include "distribute/values/values.h"
 #include "graph/copy.h"
 #include "graph/slices.h"
 
@@ -175,12 +176,10 @@ static ls_nest note_result(ls_nest leaf, void *user) {
   ls_status status = ls_ok();
   if (ls_leaf_is_slices(leaf)) return ls_slices_map(leaf, note_result, user);
   const way how = trace_merge_way_of(leaf);
-  if (how == FOR_EACH && ls_distributed_count(leaf) != m->replicas)
-    return LS_FAIL(
-        LS_INVALID_ARGUMENT,
-        "the merge function returns a value of %zu components for %zu replicas",
-        ls_distributed_count(leaf), m->replicas);
-  if (how == FOR_ALL)
+  if (how != FOR_ALL)
+    LS_RETURN_FAILED_IF_ERROR(
+        ls_check_components(m->rounds->strategy, leaf, m->replicas));
+  else
     status =
         trace_merge_push(m, &m->uniform, &m->num_uniform, &m->uniform_capacity,
                          leaf.kind == LS_KIND_TENSOR
@@ -373,8 +372,7 @@ static ls_nest trace_merge_give_leaf(ls_nest leaf, void *user) {
   case FOR_ALL:
     return give_output(g, g->next_uniform++, true);
   default:
-    return leaf.kind == LS_KIND_DISTRIBUTED &&
-                   g->replica < ls_distributed_count(leaf)
+    return leaf.kind == LS_KIND_DISTRIBUTED
                ? ls_nest_retain(ls_distributed_component(leaf, g->replica))
                : ls_nest_retain(leaf);
   }

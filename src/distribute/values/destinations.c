@@ -97,8 +97,7 @@ static ls_status device_of_component(ls_nest value, size_t index,
                            : ls_device_canonical(device, NULL, out_name);
 }
 
-// Returns the current strategy if it has devices, else NULL.
-static const ls_strategy *strategy_here(void) {
+const ls_strategy *ls_strategy_here(void) {
   const ls_distribution *entry = ls_distribution_current();
   return entry != NULL && entry->strategy->kind->distributes ? entry->strategy
                                                              : NULL;
@@ -107,7 +106,7 @@ static const ls_strategy *strategy_here(void) {
 // Sets unknown devices to those of the replicas, if there is one component per
 // replica.
 static void place_by_position(ls_device_set *devices) {
-  const ls_strategy *strategy = strategy_here();
+  const ls_strategy *strategy = ls_strategy_here();
   if (strategy == NULL || devices->count != (size_t)strategy->num_replicas)
     return;
   for (size_t i = 0; i < devices->count; ++i)
@@ -120,7 +119,7 @@ static void place_by_position(ls_device_set *devices) {
 // fast, because components are nearly always sorted. Components on a host that
 // several replicas share stay in order.
 static void order_by_replica(ls_components *parts) {
-  const ls_strategy *strategy = strategy_here();
+  const ls_strategy *strategy = ls_strategy_here();
   const size_t count = parts->devices.count;
   ls_device_name *names = parts->devices.names;
   if (strategy == NULL || count > (size_t)strategy->num_replicas) return;
@@ -230,7 +229,7 @@ static ls_status fill_set(ls_destinations where, ls_nest value,
     LS_RETURN_IF_ERROR(destinations_make_room(set, 1));
     return add_named(set, where.device);
   }
-  const ls_strategy *strategy = strategy_here();
+  const ls_strategy *strategy = ls_strategy_here();
   if (strategy != NULL && where.devices == ls_strategy_devices(strategy))
     return add_replicas(set, strategy);
   if (where.devices == NULL && where.num_devices > 0)

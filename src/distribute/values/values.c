@@ -55,33 +55,31 @@ bool ls_device_serves(const char *name, const char *device) {
          strcmp(name + length, "/device:CPU:0") == 0;
 }
 
-// Returns true if, for all i, component i is on the device or host of replica
-// i, or on no known device.
-static bool lies_in_order(const ls_strategy *strategy, ls_nest leaf) {
-  const size_t count = ls_count_components(leaf);
-  if (strategy == NULL || strategy->devices == NULL ||
-      (size_t)strategy->num_replicas != count)
-    return false;
+// Returns true if, for all i, component i is on device i of a list or on its
+// host, or on no known device.
+static bool lies_in_order_of(ls_nest leaf, const char *const *devices,
+                             size_t count) {
+  if (devices == NULL || ls_count_components(leaf) != count) return false;
   for (size_t i = 0; i < count; ++i) {
-    const char *device = ls_strategy_device(strategy, (int32_t)i);
-    if (ls_device_serves(ls_distributed_device(leaf, i), device)) continue;
+    if (ls_device_serves(ls_distributed_device(leaf, i), devices[i])) continue;
     ls_device_name name;
     ls_status_free(ls_component_device(leaf, i, &name));
-    if (name.text[0] != '\0' && !ls_device_serves(name.text, device))
+    if (name.text[0] != '\0' && !ls_device_serves(name.text, devices[i]))
       return false;
   }
   return true;
 }
 
-// Finds the component on a canonical device; else returns the number of
-// components. The position of the device's replica is tried first, because
-// several components may be on one host.
-static size_t find_on(const ls_strategy *strategy, ls_nest leaf,
-                      const char *device) {
+static bool lies_in_order(const ls_strategy *strategy, ls_nest leaf) {
+  return strategy != NULL &&
+         lies_in_order_of(leaf, ls_strategy_devices(strategy),
+                          (size_t)strategy->num_replicas);
+}
+
+// Finds the component whose device has this name; else returns the number of
+// components.
+static size_t find_named(ls_nest leaf, const char *device) {
   const size_t count = ls_count_components(leaf);
-  const int32_t index =
-      strategy == NULL ? -1 : ls_strategy_device_index(strategy, device);
-  if (index >= 0 && lies_in_order(strategy, leaf)) return (size_t)index;
   for (size_t i = 0; i < count; ++i) {
     ls_device_name name;
     ls_status_free(ls_component_device(leaf, i, &name));
@@ -90,9 +88,15 @@ static size_t find_on(const ls_strategy *strategy, ls_nest leaf,
   return count;
 }
 
-static const ls_strategy *strategy_here(void) {
-  const ls_distribution *entry = ls_distribution_current();
-  return entry == NULL ? NULL : entry->strategy;
+// Finds the component on a canonical device; else returns the number of
+// components. The position of the device's replica is tried first, because
+// several components may be on one host.
+static size_t find_on(const ls_strategy *strategy, ls_nest leaf,
+                      const char *device) {
+  const int32_t index =
+      strategy == NULL ? -1 : ls_strategy_device_index(strategy, device);
+  return index >= 0 && lies_in_order(strategy, leaf) ? (size_t)index
+                                                     : find_named(leaf, device);
 }
 
 // Returns the device by which a value is looked up: that of the replica, of the
@@ -162,7 +166,7 @@ ls_status ls_distributed_get(ls_nest leaf, const char *device,
   ls_device_name name;
   LS_RETURN_IF_ERROR(ls_device_canonical(
       device != NULL ? device : device_here(), NULL, &name));
-  const size_t index = find_on(strategy_here(), leaf, name.text);
+  const size_t index = find_on(ls_strategy_here(), leaf, name.text);
   if (index == ls_count_components(leaf)) return no_component(leaf, name.text);
   *out_component = ls_nest_retain(ls_component_of(leaf, index));
   return ls_ok();
@@ -173,8 +177,8 @@ bool ls_distributed_is_on(ls_nest leaf, const char *device) {
   const ls_status status = ls_device_canonical(device, NULL, &name);
   const bool known = ls_status_is_ok(status);
   ls_status_free(status);
-  return known &&
-         find_on(strategy_here(), leaf, name.text) < ls_count_components(leaf);
+  return known && find_on(ls_strategy_here(), leaf, name.text) <
+                      ls_count_components(leaf);
 }
 
 // ---- As a tensor -----------------------------------------------------------
@@ -273,50 +277,62 @@ ls_status ls_distributed_map(ls_nest nest, ls_leaf_function function,
       out_nest);
 }
 
-// ---- Selecting for a replica -----------------------------------------------
-typedef struct selecting {
-  const ls_strategy *strategy;
-  int32_t id;
-} selecting;
-
-// Finds the component on the replica's device; tries the replica's position
-// first.
-static size_t find_of_replica(ls_nest leaf, const selecting *s) {
-  const char *device = ls_strategy_device(s->strategy, s->id);
-  ls_device_name name = {0};
-  if (ls_distributed_count(leaf) == (size_t)s->strategy->num_replicas)
-    ls_status_free(ls_component_device(leaf, (size_t)s->id, &name));
-  return strcmp(name.text, device) == 0 ? (size_t)s->id
-                                        : find_on(s->strategy, leaf, device);
+// ---- Components in order ---------------------------------------------------
+ls_status ls_check_components(const ls_strategy *strategy, ls_nest nest,
+                              size_t count) {
+  for (size_t i = 0; i < ls_nest_count(nest); ++i)
+    LS_RETURN_IF_ERROR(
+        ls_check_components(strategy, ls_nest_item(nest, i), count));
+  const size_t has = ls_distributed_count(nest);
+  if (nest.kind != LS_KIND_DISTRIBUTED || has == count) return ls_ok();
+  return has > count || has >= (size_t)strategy->num_replicas
+             ? ls_invalid_argument("a value has %zu components for %zu", has,
+                                   count)
+             : ls_invalid_argument(
+                   "a value has %zu components for %zu: it lacks one on '%s'",
+                   has, count, ls_strategy_device(strategy, (int32_t)has));
 }
 
-static ls_nest select_for(ls_nest leaf, void *user) {
-  const selecting *s = user;
-  if (leaf.kind != LS_KIND_DISTRIBUTED) return ls_nest_retain(leaf);
-  const char *device = ls_strategy_device(s->strategy, s->id);
-  const size_t count = ls_distributed_count(leaf);
-  // Uses the devices of components if they have any, else their positions.
-  if (count > 0 && ls_distributed_device(leaf, 0)[0] != '\0') {
-    const size_t index = find_of_replica(leaf, s);
-    if (index == count) return ls_fail(no_component(leaf, device));
-    return ls_nest_retain(ls_distributed_component(leaf, index));
+// Returns true if the components are used by their positions: they name no
+// devices, or those of the list.
+static bool is_in_order(ls_nest leaf, const ls_device_list *list) {
+  return leaf.kind != LS_KIND_DISTRIBUTED || list->devices == NULL ||
+         ls_distributed_device(leaf, 0)[0] == '\0' ||
+         lies_in_order_of(leaf, list->devices, list->count);
+}
+
+static bool all_in_order(ls_nest nest, const ls_device_list *list) {
+  for (size_t i = 0; i < ls_nest_count(nest); ++i)
+    if (!all_in_order(ls_nest_item(nest, i), list)) return false;
+  return is_in_order(nest, list);
+}
+
+static ls_nest order_leaf(ls_nest leaf, void *user) {
+  const ls_device_list *list = user;
+  if (is_in_order(leaf, list)) return ls_nest_retain(leaf);
+  ls_allocator *allocator = ls_current_allocator();
+  LS_OWN_ARRAY(allocator, ls_nest, items, list->count);
+  if (items == NULL) return ls_fail(ls_out_of_memory());
+  for (size_t i = 0; i < list->count; ++i) {
+    const size_t at = find_named(leaf, list->devices[i]);
+    if (at == ls_distributed_count(leaf))
+      return list->must_have ? ls_fail(no_component(leaf, list->devices[i]))
+                             : ls_nest_retain(leaf);
+    items[i] = ls_distributed_component(leaf, at);
   }
-  if (count != (size_t)s->strategy->num_replicas)
-    return LS_FAIL(LS_INVALID_ARGUMENT,
-                   "an argument has %zu components, the strategy %d replicas; "
-                   "none is on '%s'",
-                   count, s->strategy->num_replicas,
-                   ls_strategy_device(s->strategy,
-                                      count < (size_t)s->strategy->num_replicas
-                                          ? (int32_t)count
-                                          : 0));
-  return ls_nest_retain(ls_distributed_component(leaf, (size_t)s->id));
+  for (size_t i = 0; i < list->count; ++i)
+    ls_nest_retain(items[i]);
+  return ls_nest_distributed_on(ls_distributed_kind_of(leaf), items,
+                                list->devices, list->count);
 }
 
-ls_status ls_select_for(const ls_strategy *strategy, int32_t id, ls_nest args,
-                        ls_nest *out_args) {
-  selecting s = {strategy, id};
-  return ls_take_nest(ls_nest_map(args, select_for, &s), out_args);
+ls_status ls_order_components(ls_nest nest, const ls_device_list *list,
+                              ls_nest *out_nest) {
+  if (!all_in_order(nest, list))
+    return ls_take_nest(ls_nest_map(nest, order_leaf, (void *)(uintptr_t)list),
+                        out_nest);
+  *out_nest = ls_nest_retain(nest);
+  return ls_ok();
 }
 
 // ---- Unwrapping ------------------------------------------------------------
@@ -324,34 +340,31 @@ typedef struct placed {
   ls_nest component;  // Borrowed.
   ls_device_name device;
   size_t position;
-  size_t replica;  // Replica of the device, set by order_as.
+  int32_t replica;  // Replica of the device; 0 if that does not count.
 } placed;
 
-static int by_device(const void *a, const void *b) {
+static int by_place(const void *a, const void *b) {
   const placed *x = a, *y = b;
   const int order = strcmp(x->device.text, y->device.text);
-  return order != 0 ? order
-                    : (x->position > y->position) - (x->position < y->position);
-}
-
-static int by_replica(const void *a, const void *b) {
-  const placed *x = a, *y = b;
-  return (x->replica > y->replica) - (x->replica < y->replica);
+  return x->replica != y->replica ? (x->replica > y->replica ? 1 : -1)
+         : order != 0
+             ? order
+             : (x->position > y->position) - (x->position < y->position);
 }
 
 // Sorts the components by the strategy's replicas, if they are on exactly the
-// strategy's devices.
-static bool order_as(const ls_strategy *strategy, placed *items, size_t count) {
-  if (count != (size_t)strategy->num_replicas || !strategy->kind->distributes)
-    return false;
+// strategy's devices, else by device.
+static void sort_placed(const ls_strategy *strategy, placed *items,
+                        size_t count) {
+  bool by_replica =
+      count == (size_t)strategy->num_replicas && strategy->kind->distributes;
   for (size_t i = 0; i < count; ++i) {
-    const int32_t index =
-        ls_strategy_device_index(strategy, items[i].device.text);
-    if (index < 0) return false;
-    items[i].replica = (size_t)index;
+    items[i].replica = ls_strategy_device_index(strategy, items[i].device.text);
+    by_replica = by_replica && items[i].replica >= 0;
   }
-  qsort(items, count, sizeof(*items), by_replica);
-  return true;
+  for (size_t i = 0; i < count && !by_replica; ++i)
+    items[i].replica = 0;
+  qsort(items, count, sizeof(*items), by_place);
 }
 
 ls_status ls_strategy_unwrap(ls_strategy *strategy, ls_nest value,
@@ -372,9 +385,8 @@ ls_status ls_strategy_unwrap(ls_strategy *strategy, ls_nest value,
     LS_RETURN_IF_ERROR(ls_component_device(value, i, &items[i].device));
     known = known && items[i].device.text[0] != '\0';
   }
-  if (known && !lies_in_order(strategy, value) &&
-      !order_as(strategy, items, count))
-    qsort(items, count, sizeof(*items), by_device);
+  if (known && !lies_in_order(strategy, value))
+    sort_placed(strategy, items, count);
   size_t first = 0, end = count;
   if (count == (size_t)strategy->num_replicas)
     ls_strategy_own_replicas(strategy, &first, &end);
@@ -432,14 +444,25 @@ ls_status ls_strategy_local_results(ls_strategy *strategy, ls_nest value,
 }
 
 // ---- A replica's result ----------------------------------------------------
+typedef struct selecting {
+  const ls_strategy *strategy;
+  int32_t id;
+} selecting;
+
 static ls_nest result_leaf(ls_nest leaf, void *user) {
   const selecting *s = user;
-  if (!s->strategy->kind->distributes)
-    return ls_nest_retain(
-        ls_count_components(leaf) == 0 ? leaf : ls_component_of(leaf, 0));
-  if (!ls_is_distributed_variable(leaf)) return select_for(leaf, user);
+  const size_t replicas = (size_t)s->strategy->num_replicas;
   const char *device = ls_strategy_device(s->strategy, s->id);
-  const size_t index = find_on(s->strategy, leaf, device);
+  if (leaf.kind != LS_KIND_DISTRIBUTED && !ls_is_distributed_variable(leaf))
+    return ls_nest_retain(leaf);
+  if (!s->strategy->kind->distributes)
+    return ls_nest_retain(ls_component_of(leaf, 0));
+  size_t index = (size_t)s->id;
+  if (leaf.kind != LS_KIND_DISTRIBUTED ||
+      ls_distributed_device(leaf, 0)[0] != '\0')
+    index = find_on(s->strategy, leaf, device);
+  else
+    LS_RETURN_FAILED_IF_ERROR(ls_check_components(s->strategy, leaf, replicas));
   return index < ls_count_components(leaf)
              ? ls_nest_retain(ls_component_of(leaf, index))
              : ls_fail(no_component(leaf, device));

@@ -16,15 +16,29 @@ const char *ls_leaf_device(ls_nest leaf);
 // Finds the canonical device of a component of a distributed value.
 ls_status ls_component_device(ls_nest value, size_t index,
                               ls_device_name *out_name);
+// Returns the current strategy if it has devices, else NULL.
+const ls_strategy *ls_strategy_here(void);
 // Returns true if a replica's value may be on `name`: the replica's device, or
 // its host's CPU. The names are canonical.
 bool ls_device_serves(const char *name, const char *device);
 
-// Selects replica `id`'s part of arguments: component `id`, or the component on
-// the replica's device.
-//   LS_INVALID_ARGUMENT  no such component: names the device
-ls_status ls_select_for(const ls_strategy *strategy, int32_t id, ls_nest args,
-                        ls_nest *out_args);
+// Checks that each distributed leaf has `count` components. Walks the nest, so
+// that it needs no memory.
+//   LS_INVALID_ARGUMENT  it has others: names a device that lacks one
+ls_status ls_check_components(const ls_strategy *strategy, ls_nest nest,
+                              size_t count);
+
+// A list of canonical devices by which components are ordered.
+typedef struct ls_device_list {
+  const char *const *devices;
+  size_t count;
+  bool must_have;  // Refuses a leaf that lacks one; else it stays as it is.
+} ls_device_list;
+// Orders the components of each distributed leaf that names devices by a list
+// of these; the caller owns the result.
+//   LS_INVALID_ARGUMENT  a leaf lacks a device that it must have: names it
+ls_status ls_order_components(ls_nest nest, const ls_device_list *list,
+                              ls_nest *out_nest);
 
 // Lists the components of a value as ls_strategy_local_results does, with
 // `local` those of this process, else all.

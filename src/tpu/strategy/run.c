@@ -5,6 +5,7 @@
 #include "base/memory/own.h"
 #include "base/values/nest_builder.h"
 #include "base/values/nest_internal.h"
+#include "distribute/values/values.h"
 #include "lockstep/regroup.h"
 #include "lockstep/slices.h"
 #include "tpu/own.h"
@@ -533,17 +534,22 @@ ls_status ls_tpu_class_run(ls_strategy *strategy, ls_crossing *crossing,
   const ls_callable callable = request->callable;
   ls_tpu_way way;
   (void)crossing;  // The replicas run inside the computation, without rounds.
+  LS_OWN(ls_nest, args) = ls_none();
   LS_RETURN_IF_ERROR(find_way(strategy, request, &way));
+  LS_RETURN_IF_ERROR(ls_order_components(
+      request->args,
+      &(ls_device_list){.devices = ls_strategy_devices(strategy),
+                        .count = (size_t)strategy->num_replicas},
+      &args));
   if (callable.traced == NULL)
-    return run_build(&way, callable.plain, callable.user, request->args,
-                     results);
+    return run_build(&way, callable.plain, callable.user, args, results);
   const ls_tracer tracer = {.key = strategy->id,
                             .replicas = strategy->num_replicas,
                             .options = run_key_of(&way),
                             .trace = run_trace,
                             .call = run_call,
                             .self = &way};
-  return ls_function_call_by(callable.traced, &tracer, request->args, results);
+  return ls_function_call_by(callable.traced, &tracer, args, results);
 }
 
 // Implements the class's call_each: calls the callback once for all replicas,
