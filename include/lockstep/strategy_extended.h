@@ -279,9 +279,10 @@ typedef struct ls_write_options {
   bool no_read_value;  // Returns the op (in eager none) instead of the value.
 } ls_write_options;
 // Writes a variable: the general form of ls_variable_assign. A value is a
-// tensor, an array, a host scalar (which gets the variable's type) or a
-// distributed value, or a variable. Across replicas the result is a Mirrored of
-// each component's new value; in a replica it is that replica's.
+// tensor, an array, a host scalar (which gets the variable's type, if that has
+// its value) or a distributed value, or a variable. Across replicas the result
+// is a Mirrored of each component's new value; in a replica it is that
+// replica's.
 //
 // When replicas write an aggregated ON_WRITE variable, a distributed value from
 // outside counts as a value of each, as does a variable that each may have its

@@ -132,6 +132,34 @@ TEST(devices_are_updated_without_a_variable) {
   assert_int_equal(c.count, 2);
 }
 
+TEST(a_part_for_each_is_found_before_anything_is_updated) {
+  LS_SPEC("V201 M139 M147");
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_variable, v) = variable_in(strategy, (variable_kind){0});
+  static const char *const devices[] = {"/cpu:1", "/cpu:0"};
+  static const char *const half[] = {"/cpu:1", "/cpu:5"};
+  const ls_nest items[] = {ls_nest_f64(1), ls_nest_f64(2), ls_nest_f64(3)};
+  calls c = {0};
+  ls_nest made = ls_none();
+  for (size_t count = 1; count <= 3; count += 2) {
+    LS_OWN(ls_nest, args) = LS_TUPLE(
+        LS_LIST(distributed_numbers(LS_MIRRORED, (double[]){1, 2, 3}, count)));
+    expect_status(
+        ls_strategy_update(strategy, v, note_call, args, &c, true, &made),
+        LS_INVALID_ARGUMENT, "components");
+    expect_status(ls_strategy_update_non_slot(strategy, devices, 2, note_call,
+                                              args, &c, true, &made),
+                  LS_INVALID_ARGUMENT, "components");
+    expect_status(
+        ls_strategy_map(strategy, items, 3, note_call, args, &c, &made),
+        LS_INVALID_ARGUMENT, "components");
+  }
+  expect_status(ls_strategy_update_non_slot(strategy, half, 2, note_call,
+                                            ls_none(), &c, true, &made),
+                LS_INVALID_ARGUMENT, "'/cpu:5'");
+  assert_int_equal(c.count, 0);
+}
+
 typedef struct in_replica {
   ls_strategy *strategy;
   ls_variable *variable;
@@ -260,6 +288,8 @@ TEST(items_are_dealt_to_devices) {
   LS_OWN(ls_strategy, three) = mirrored_of(3);
   const ls_nest items[] = {ls_nest_f64(1), ls_nest_f64(2), ls_nest_f64(3)};
   LS_OWN(ls_nest, args) =
+      LS_TUPLE(distributed_numbers(LS_MIRRORED, (double[]){5, 6}, 2));
+  LS_OWN(ls_nest, more) =
       LS_TUPLE(distributed_numbers(LS_MIRRORED, (double[]){5, 6, 7}, 3));
   calls c = {0};
   LS_OWN(ls_nest, made) = ls_none();
@@ -293,10 +323,10 @@ TEST(items_are_dealt_to_devices) {
   ls_nest_release(uneven);
   // Devices without an item are absent.
   c.count = 0;
-  expect_ok(ls_strategy_map(three, items, 2, square, args, &c, &made));
+  expect_ok(ls_strategy_map(three, items, 2, square, more, &c, &made));
   assert_int_equal(ls_distributed_count(made), 2);
   ls_nest_release(made);
-  expect_ok(ls_strategy_map(three, NULL, 0, square, args, &c, &made));
+  expect_ok(ls_strategy_map(three, NULL, 0, square, more, &c, &made));
   assert_int_equal(made.kind, LS_KIND_DISTRIBUTED);
   assert_int_equal(ls_distributed_count(made), 0);
   expect_status(ls_strategy_reduce(three, LS_REDUCE_SUM, made, &mean),

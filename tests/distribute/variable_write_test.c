@@ -3,6 +3,8 @@
 // Writes of distributed variables, in eager.
 #include "lockstep/variable.h"
 
+#include <math.h>
+
 #include "distribute/own.h"
 #include "support/variables.h"
 
@@ -193,4 +195,75 @@ TEST(in_an_update_the_container_is_its_component) {
       ls_strategy_update(strategy, v, write_whole, ls_none(), v, true, &made));
   expect_numbers(made, (double[]){11, 21}, 2);
   expect_components(v, (double[]){11, 21}, 2);
+}
+
+// ---- Order of components
+// -----------------------------------------------------
+TEST(a_write_finds_parts_by_their_devices) {
+  LS_SPEC("V94 M149");
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  static const char *const devices[] = {"cpu:1", "cpu:0"};
+  static const ls_variable_aggregation all[] = {NONE, SUM, MEAN, FIRST};
+  const ls_nest items[] = {ls_leaf(scalar_of(20)), ls_leaf(scalar_of(10))};
+  for (size_t a = 0; a < 4; ++a) {
+    LS_OWN(ls_variable, v) =
+        variable_in(strategy, (variable_kind){.aggregation = all[a]});
+    const ls_distributed_kind kind = a == 0 ? LS_PER_REPLICA : LS_MIRRORED;
+    LS_OWN(ls_nest, value) = ls_nest_distributed_on(kind, items, devices, 2);
+    ls_nest_release(write_across(v, LS_WRITE_ASSIGN, value));
+    expect_components(v, (double[]){10, 20}, 2);
+  }
+}
+
+// ---- Host scalars
+// --------------------------------------------------------------
+TEST(a_host_scalar_is_a_value_of_the_variables_type) {
+  LS_SPEC("V94");
+  static const struct {
+    ls_dtype dtype;
+    ls_dtype given;  // I64 or F64.
+    double number;
+    bool fits;
+  } rows[] = {
+      {LS_DTYPE_I32, LS_DTYPE_I64, 2147483647, true},
+      {LS_DTYPE_I32, LS_DTYPE_I64, 5000000000, false},
+      {LS_DTYPE_I32, LS_DTYPE_I64, -2147483649, false},
+      {LS_DTYPE_I32, LS_DTYPE_F64, 1.75, false},
+      {LS_DTYPE_I32, LS_DTYPE_F64, -3.0, true},
+      {LS_DTYPE_I32, LS_DTYPE_F64, 1e10, false},
+      {LS_DTYPE_I32, LS_DTYPE_F64, (double)NAN, false},
+      {LS_DTYPE_I32, LS_DTYPE_F64, (double)INFINITY, false},
+      {LS_DTYPE_I8, LS_DTYPE_I64, 127, true},
+      {LS_DTYPE_I8, LS_DTYPE_I64, 128, false},
+      {LS_DTYPE_U8, LS_DTYPE_I64, -1, false},
+      {LS_DTYPE_U8, LS_DTYPE_I64, 255, true},
+      {LS_DTYPE_U64, LS_DTYPE_I64, -1, false},
+      {LS_DTYPE_I64, LS_DTYPE_I64, 0x1.fffffffffffffp62, true},
+      {LS_DTYPE_I64, LS_DTYPE_F64, 0x1p63, false},
+      {LS_DTYPE_I64, LS_DTYPE_F64, -0x1p63, true},
+      {LS_DTYPE_F32, LS_DTYPE_I64, 3, true},
+      {LS_DTYPE_F32, LS_DTYPE_F64, 1.75, true},
+  };
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  for (size_t i = 0; i < LS_COUNT_OF(rows); ++i)
+    for (int distributed = 0; distributed < 2; ++distributed) {
+      LS_OWN(ls_variable, v) = NULL;
+      const ls_variable_options options = {.name = "v", .dtype = rows[i].dtype};
+      if (distributed)
+        v = variable_in(strategy, (variable_kind){.dtype = rows[i].dtype});
+      else
+        expect_ok(ls_variable_create(&options, &v));
+      const ls_nest value = rows[i].given == LS_DTYPE_I64
+                                ? ls_nest_i64((int64_t)rows[i].number)
+                                : ls_nest_f64(rows[i].number);
+      ls_nest made = ls_none();
+      const ls_status status =
+          ls_variable_write(v, LS_WRITE_ASSIGN, value, NULL, &made);
+      if (rows[i].fits)
+        expect_ok(status);
+      else
+        expect_status(status, LS_INVALID_ARGUMENT,
+                      ls_dtype_name(rows[i].dtype));
+      ls_nest_release(made);
+    }
 }

@@ -399,7 +399,7 @@ static void refuse_others(computation *c) {
       LS_INVALID_ARGUMENT, "is not mirrored");
   expect_status(
       ls_strategy_update(s, u.variable, add_component, one, &u, true, &made),
-      LS_INVALID_ARGUMENT, "2 components");
+      LS_INVALID_ARGUMENT, "1 components for 2");
   expect_status(ls_strategy_update(s, u.variable, add_component, ls_nest_i64(3),
                                    &u, true, &made),
                 LS_INVALID_ARGUMENT, "a list or a tuple");

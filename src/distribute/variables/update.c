@@ -16,7 +16,9 @@
 #include "runtime/eager/eager.h"
 
 // ---- Updating --------------------------------------------------------------
-ls_status ls_update_check_args(ls_nest args, bool mirrored) {
+ls_status ls_update_check_args(const ls_update_call *call, bool mirrored,
+                               size_t count) {
+  const ls_nest args = call->args;
   if (args.kind != LS_KIND_NONE && args.kind != LS_KIND_TUPLE &&
       args.kind != LS_KIND_LIST) {
     LS_RETURN_IF_ERROR(ls_nest_status(args));
@@ -24,7 +26,9 @@ ls_status ls_update_check_args(ls_nest args, bool mirrored) {
         "the arguments of an update are a list or a tuple, got %s",
         LS_NEST_TEXT(args));
   }
-  return mirrored ? ls_assert_mirrored(args) : ls_ok();
+  if (mirrored) LS_RETURN_IF_ERROR(ls_assert_mirrored(args));
+  return count == 0 ? ls_ok()
+                    : ls_check_components(call->strategy, args, count);
 }
 
 ls_nest ls_update_args(const ls_update_call *call, ls_nest first,
@@ -66,8 +70,8 @@ ls_status ls_update_call_once(const ls_update_call *call, ls_nest first,
 
 static ls_status update_components(const ls_update_call *call,
                                    ls_variable *variable, ls_nest *out_value) {
-  LS_RETURN_IF_ERROR(ls_update_check_args(call->args, true));
   const size_t count = variable->num_components;
+  LS_RETURN_IF_ERROR(ls_update_check_args(call, true, count));
   for (size_t i = 0; i < count; ++i)
     if (ls_strategy_device_index(
             call->strategy, ls_variable_device(variable->components[i])) < 0)
@@ -137,9 +141,7 @@ static ls_nest mirrored_args(const ls_variable *variable, ls_nest args,
   if (leaves == NULL) return ls_fail(ls_out_of_memory());
   ls_nest_flatten(same, leaves, count);
   regarding r = {.same = leaves,
-                 .differs_freely =
-                     variable->aggregation == LS_AGGREGATION_NONE ||
-                     variable->synchronization == LS_SYNCHRONIZATION_ON_READ};
+                 .differs_freely = ls_variable_differs_freely(variable)};
   return ls_nest_map(args, as_mirrored, &r);
 }
 
@@ -202,20 +204,30 @@ ls_status ls_strategy_update(ls_strategy *strategy, ls_variable *variable,
   return strategy->kind->update(&call, variable, out_value);
 }
 
+static ls_status find_device(const ls_strategy *strategy, const char *device,
+                             int32_t *out_id) {
+  ls_device_name name;
+  LS_RETURN_IF_ERROR(ls_device_canonical(device, NULL, &name));
+  *out_id = ls_strategy_device_index(strategy, name.text);
+  return *out_id >= 0 ? ls_ok()
+                      : ls_invalid_argument("'%s' is no device of %s", device,
+                                            strategy->label);
+}
+
 static ls_status update_devices(const ls_update_call *call,
                                 const char *const *devices, size_t count,
                                 ls_nest *out_value) {
-  LS_RETURN_IF_ERROR(ls_update_check_args(call->args, true));
-  LS_OWN(ls_nest_builder, results) = {.allocator = call->strategy->allocator};
+  ls_strategy *strategy = call->strategy;
+  int32_t id = 0;
+  for (size_t i = 0; i < count; ++i)
+    LS_RETURN_IF_ERROR(find_device(strategy, devices[i], &id));
+  LS_RETURN_IF_ERROR(ls_update_check_args(call, true, count));
+  LS_OWN(ls_nest_builder, results) = {.allocator = strategy->allocator};
   for (size_t i = 0; i < count; ++i) {
-    ls_device_name name;
-    LS_RETURN_IF_ERROR(ls_device_canonical(devices[i], NULL, &name));
-    const int32_t id = ls_strategy_device_index(call->strategy, name.text);
-    if (id < 0)
-      return ls_invalid_argument("'%s' is no device of %s", devices[i],
-                                 call->strategy->label);
+    LS_RETURN_IF_ERROR(find_device(strategy, devices[i], &id));
     LS_RETURN_IF_ERROR(ls_update_call_once(call, ls_none(), false, i, id,
-                                           name.text, &results));
+                                           ls_strategy_device(strategy, id),
+                                           &results));
   }
   return ls_update_regroup(call->strategy, results.items, results.count,
                            call->group, out_value);
@@ -272,7 +284,7 @@ static ls_status map_all(const ls_update_call *call, const ls_nest *items,
   ls_allocator *allocator = call->strategy->allocator;
   const size_t replicas = (size_t)call->strategy->num_replicas;
   const size_t used = num_items < replicas ? num_items : replicas;
-  LS_RETURN_IF_ERROR(ls_update_check_args(call->args, true));
+  LS_RETURN_IF_ERROR(ls_update_check_args(call, true, replicas));
   LS_OWN(ls_nest_builder, results) = {.allocator = allocator};
   LS_OWN_ARRAY_OR_RETURN(allocator, ls_nest, room, num_items);
   LS_OWN_ARRAY_OR_RETURN(allocator, ls_nest, outputs, used);

@@ -4,12 +4,16 @@
 // component of the current thread, and the rules of their classes.
 #include "distribute/variables/variable.h"
 
+#include <math.h>
+#include <stdio.h>
+
 #include "base/require.h"
 #include "base/values/nest_internal.h"
 #include "distribute/context/context.h"
 #include "distribute/values/values.h"
 #include "graph/flow.h"
 #include "lockstep/export.h"
+#include "lockstep/shape_rules.h"
 #include "runtime/eager/eager.h"
 
 ls_strategy *ls_variable_strategy(const ls_variable *variable) {
@@ -253,11 +257,33 @@ const char *ls_variable_class_name(const ls_variable *variable) {
 }
 
 // ---- Values ----------------------------------------------------------------
+// Returns true if a host scalar is a value of an integer type.
+static bool is_number_of(ls_dtype dtype, ls_nest scalar) {
+  const bool is_unsigned = ls_dtype_is_unsigned(dtype);
+  const size_t size = ls_dtype_size(dtype);
+  if (!ls_dtype_is_float(scalar.dtype) && size == sizeof(int64_t))
+    return !is_unsigned || scalar.as.i64 >= 0;
+  const double end = ldexp(1, (int)(8 * size) - (is_unsigned ? 0 : 1));
+  const double number = ls_nest_number(scalar);
+  return number >= (is_unsigned ? 0 : -end) && number < end &&
+         number == floor(number);
+}
+
+ls_status ls_value_check_scalar(const ls_variable *variable, ls_nest leaf) {
+  const ls_dtype dtype = variable->type.dtype;
+  return !ls_dtype_is_integer(dtype) || is_number_of(dtype, leaf)
+             ? ls_ok()
+             : ls_invalid_argument("%s is no value of '%s', which is %s",
+                                   LS_NEST_TEXT(leaf), variable->name,
+                                   ls_dtype_name(dtype));
+}
+
 ls_status ls_value_as_tensor(const ls_variable *variable, ls_nest leaf,
                              ls_tensor *out_tensor) {
   const ls_dtype dtype = variable->type.dtype;
   if (leaf.kind != LS_KIND_SCALAR)
     return ls_distributed_as_tensor(leaf, out_tensor);
+  LS_RETURN_IF_ERROR(ls_value_check_scalar(variable, leaf));
   *out_tensor = ls_dtype_is_float(leaf.dtype) || ls_dtype_is_float(dtype)
                     ? ls_scalar(dtype, ls_nest_number(leaf))
                     : ls_scalar_i64(dtype, leaf.as.i64);
@@ -272,6 +298,21 @@ ls_nest ls_value_part(ls_nest value, size_t index) {
   if (!ls_is_distributed_variable(value)) return value;
   return (ls_nest){.kind = LS_KIND_VARIABLE,
                    .as.ref = ls_variable_component(value.as.ref, index)};
+}
+
+ls_status ls_value_order(const ls_variable *variable, ls_nest value,
+                         ls_nest *out_value) {
+  const size_t count = variable->num_components;
+  if (value.kind != LS_KIND_DISTRIBUTED ||
+      ls_distributed_count(value) != count) {
+    *out_value = ls_nest_retain(value);
+    return ls_ok();
+  }
+  LS_OWN_ARRAY_OR_RETURN(variable->allocator, const char *, devices, count);
+  for (size_t i = 0; i < count; ++i)
+    devices[i] = ls_variable_device(variable->components[i]);
+  return ls_order_components(
+      value, &(ls_device_list){.devices = devices, .count = count}, out_value);
 }
 
 // ---- Classes ---------------------------------------------------------------

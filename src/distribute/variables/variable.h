@@ -35,6 +35,12 @@ typedef struct ls_place {
 static inline ls_strategy *ls_strategy_of(const ls_variable *container) {
   return (ls_strategy *)container->strategy;
 }
+// Returns true if a variable's components may differ: its writes in replicas
+// are not aggregated.
+static inline bool ls_variable_differs_freely(const ls_variable *variable) {
+  return variable->aggregation == LS_AGGREGATION_NONE ||
+         variable->synchronization == LS_SYNCHRONIZATION_ON_READ;
+}
 // Finds the thread's place with respect to a container. If `foreign`, the
 // cross-replica context of another strategy is accepted, too.
 ls_status ls_place_of(const ls_variable *container, bool foreign,
@@ -70,8 +76,14 @@ ls_tensor ls_read_component(ls_variable *container, size_t index);
 // converted to that type.
 ls_status ls_value_as_tensor(const ls_variable *variable, ls_nest leaf,
                              ls_tensor *out_tensor);
+// Refuses a host scalar that the variable's integer type does not have.
+ls_status ls_value_check_scalar(const ls_variable *variable, ls_nest leaf);
 // Returns the part of a value that belongs to component `index`.
 ls_nest ls_value_part(ls_nest value, size_t index);
+// Orders the components of a value by the devices of the variable's, if it is
+// on these; the caller owns the result.
+ls_status ls_value_order(const ls_variable *variable, ls_nest value,
+                         ls_nest *out_value);
 // Makes the share of each component, so that the sum of the shares is the
 // value.
 ls_status ls_share_of_sum(const ls_variable *container, ls_nest value,
@@ -113,8 +125,10 @@ struct ls_update_call {
 ls_nest ls_update_args(const ls_update_call *call, ls_nest first,
                        bool has_first, size_t id);
 // Checks that the arguments are a list or a tuple; with `mirrored`, also that
-// all values are mirrored.
-ls_status ls_update_check_args(ls_nest args, bool mirrored);
+// all values are mirrored; if `count` is not 0, that values have so many
+// components.
+ls_status ls_update_check_args(const ls_update_call *call, bool mirrored,
+                               size_t count);
 // Calls the function on the device, in the name scope "update_<id>", as the
 // update of component `id`, with the arguments of component `position`; appends
 // its result.
@@ -157,5 +171,10 @@ typedef struct ls_writing {
 static inline const char *ls_writing_name(const ls_writing *w) {
   return ls_op_table[w->op].name;
 }
+
+// Returns true if a tensor was made outside the replica, so that it is the same
+// on all replicas. Ops of replicated computations are in the same graph as
+// others, and have a mark.
+bool ls_is_from_outside(const ls_replica *replica, ls_tensor tensor);
 
 #endif  // LS_DISTRIBUTE_VARIABLES_VARIABLE_H_

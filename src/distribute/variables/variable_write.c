@@ -39,16 +39,12 @@ static ls_status write_refuse_parts(const ls_writing *w, const char *where) {
       ls_aggregation_name(w->variable->aggregation));
 }
 
-static bool is_host_zero(ls_nest leaf) {
-  return leaf.kind == LS_KIND_SCALAR && ls_nest_number(leaf) == 0;
-}
-
 // Refuses a single value for all replicas where values are summed, unless it is
 // zero.
 static ls_status write_check_one(const ls_writing *w, ls_nest value) {
   const ls_variable *variable = w->variable;
   if (variable->aggregation != LS_AGGREGATION_SUM ||
-      variable->num_components == 1 || is_host_zero(value))
+      variable->num_components == 1 || ls_is_host_zero(value))
     return ls_ok();
   return ls_invalid_argument(
       "all replicas pass %s to '%s', whose aggregation is SUM: the sum of one "
@@ -95,7 +91,9 @@ static ls_status check_part(const ls_writing *w, size_t index, ls_nest part) {
   } else if (part.kind == LS_KIND_VARIABLE) {
     given = ((const ls_variable *)part.as.ref)->type;
   } else {
-    return ls_ok();  // Host scalars are converted to the variable's type.
+    return part.kind == LS_KIND_SCALAR
+               ? ls_value_check_scalar(w->variable, part)
+               : ls_ok();
   }
   if (given.dtype == LS_DTYPE_NONE ||
       (given.dtype == type.dtype &&
@@ -121,9 +119,7 @@ static ls_status write_check_parts(const ls_writing *w, ls_nest value) {
 static bool value_has_parts(ls_nest value) {
   if (!ls_is_distributed_variable(value))
     return value.kind == LS_KIND_DISTRIBUTED;
-  const ls_variable *variable = ls_nest_as_variable(value);
-  return variable->synchronization == LS_SYNCHRONIZATION_ON_READ ||
-         variable->aggregation == LS_AGGREGATION_NONE;
+  return ls_variable_differs_freely(ls_nest_as_variable(value));
 }
 
 static bool same_parts(ls_nest a, ls_nest b) {
@@ -330,10 +326,7 @@ static ls_nest merge_write(ls_strategy *strategy, ls_nest args, void *user) {
 }
 
 // ---- In a replica's trace --------------------------------------------------
-// Returns true if a tensor was made outside the replica, so that it is the same
-// on all replicas. Ops of replicated computations are in the same graph as
-// others, and have a mark.
-static bool is_from_outside(const ls_replica *replica, ls_tensor tensor) {
+bool ls_is_from_outside(const ls_replica *replica, ls_tensor tensor) {
   const ls_graph *graph = ls_graph_resolve(tensor.graph);
   if (replica == NULL)  // In a computation outside a strategy's run.
     return graph->kind != LS_GRAPH_REGION &&
@@ -354,16 +347,14 @@ static bool is_one(const ls_writing *w, const ls_place *place, ls_nest value) {
   // In a computation it is not known which tensors differ.
   if (w->variable->rules->replicates)
     return !is_tensor && value.kind != LS_KIND_VARIABLE;
-  return is_tensor ? is_from_outside(place->replica, value.as.tensor)
+  return is_tensor ? ls_is_from_outside(place->replica, value.as.tensor)
                    : !value_has_parts(value);
 }
 
 static ls_status write_in_trace(const ls_writing *w, const ls_place *place,
                                 ls_nest value, ls_nest *out_value) {
   const ls_variable *variable = w->variable;
-  if (variable->aggregation == LS_AGGREGATION_NONE ||
-      variable->synchronization == LS_SYNCHRONIZATION_ON_READ ||
-      place->in_merge)
+  if (ls_variable_differs_freely(variable) || place->in_merge)
     return write_one(w, w->variable, value, out_value);
   if (is_one(w, place, value)) {
     LS_RETURN_IF_ERROR(write_check_one(w, value));
@@ -391,7 +382,7 @@ static ls_status write_parts_in_trace(const ls_writing *w,
   for (size_t i = 0; place->count > 1 && i < ls_distributed_count(value); ++i) {
     const ls_nest part = ls_distributed_component(value, i);
     if (part.kind == LS_KIND_TENSOR &&
-        !is_from_outside(place->replica, part.as.tensor))
+        !ls_is_from_outside(place->replica, part.as.tensor))
       return write_refuse_own(w, value);
   }
   LS_RETURN_IF_ERROR(write_aggregate(w, value, &one));
@@ -521,10 +512,12 @@ static ls_status write_on_read(const ls_writing *w, ls_nest value,
                          out_value);
 }
 
-static ls_status write_any(const ls_writing *w, ls_nest value,
+static ls_status write_any(const ls_writing *w, ls_nest given,
                            ls_nest *out_value) {
+  LS_OWN(ls_nest, value) = ls_none();
   ls_trial trial;
   *out_value = ls_none();
+  LS_RETURN_IF_ERROR(ls_value_order(w->variable, given, &value));
   ls_trial_begin(&trial);
   const ls_status status =
       w->variable->num_targets > 0 ? write_replicated(w, value, out_value)

@@ -28,41 +28,11 @@ static ls_status update_check_variable(const ls_update_call *call,
                              call->strategy->label);
 }
 
-// Returns true if a variable's copies may differ: its updates are not
-// aggregated.
-static bool differs_freely(const ls_variable *variable) {
-  return variable->aggregation == LS_AGGREGATION_NONE ||
-         variable->synchronization == LS_SYNCHRONIZATION_ON_READ;
-}
-
-static ls_status update_check_count(const ls_variable *variable, ls_nest args,
-                                    size_t count) {
-  for (size_t i = 0; i < ls_nest_count(args); ++i)
-    LS_RETURN_IF_ERROR(
-        update_check_count(variable, ls_nest_item(args, i), count));
-  if (args.kind != LS_KIND_DISTRIBUTED || ls_distributed_count(args) >= count)
-    return ls_ok();
-  return ls_invalid_argument(
-      "an update of '%s', which has %zu components, with %s of %zu",
-      variable->name, count, LS_NEST_TEXT(args), ls_distributed_count(args));
-}
-
 // ---- In a computation ------------------------------------------------------
-static bool is_from_outside(const ls_replica *replica, ls_tensor tensor) {
-  const ls_graph *graph = ls_graph_resolve(tensor.graph);
-  if (graph == replica->graph)
-    return ls_node_mark(ls_graph_node_of(graph, tensor.ref),
-                        LS_MARK_REPLICATE) == NULL;
-  const ls_graph *at = replica->graph->parent;
-  while (at != NULL && at != graph)
-    at = at->parent;
-  return at != NULL;
-}
-
 // Refuses a tensor that may differ between replicas.
 static ls_nest refuse_own(ls_nest leaf, void *user) {
   if (leaf.kind != LS_KIND_TENSOR || ls_same_is_noted(leaf.as.tensor) ||
-      is_from_outside(user, leaf.as.tensor))
+      ls_is_from_outside(user, leaf.as.tensor))
     return ls_none();
   return LS_FAIL(
       LS_INVALID_ARGUMENT,
@@ -75,7 +45,7 @@ static ls_status update_in_replica(const ls_update_call *call,
                                    ls_variable *variable, ls_nest *out_value) {
   ls_replica *replica = ls_replica_context();
   if (replica->device_of_all != NULL && replica->count > 1 &&
-      !differs_freely(variable)) {
+      !ls_variable_differs_freely(variable)) {
     const ls_nest checked = ls_nest_map(call->args, refuse_own, replica);
     const ls_status status = ls_nest_status(checked);
     ls_nest_release(checked);
@@ -111,7 +81,7 @@ static ls_status call_whole(const ls_update_call *call,
 // Updates the variable as a whole; writes in the update are not aggregated.
 static ls_status update_whole(const ls_update_call *call, ls_variable *variable,
                               ls_nest *out_value) {
-  LS_RETURN_IF_ERROR(ls_update_check_args(call->args, false));
+  LS_RETURN_IF_ERROR(ls_update_check_args(call, false, 0));
   ls_nest result = ls_none();
   ls_context *context = ls_context_current();
   ls_distribution entry = {.strategy = call->strategy, .is_whole_update = true};
@@ -129,9 +99,8 @@ static ls_status update_each(const ls_update_call *call, ls_variable *variable,
                              ls_nest *out_value) {
   const bool plain = variable->num_components == 0;
   const size_t count = plain ? 1 : variable->num_components;
-  LS_RETURN_IF_ERROR(
-      ls_update_check_args(call->args, !differs_freely(variable)));
-  LS_RETURN_IF_ERROR(update_check_count(variable, call->args, count));
+  LS_RETURN_IF_ERROR(ls_update_check_args(
+      call, !ls_variable_differs_freely(variable), plain ? 0 : count));
   LS_OWN(ls_nest_builder, results) = {.allocator = call->strategy->allocator};
   for (size_t i = 0; i < count; ++i) {
     ls_variable *component = plain ? variable : ls_variable_seen(variable, i);
@@ -160,7 +129,7 @@ static ls_status update_on_host(const ls_update_call *call,
                                 ls_nest *out_value) {
   LS_OWN(ls_nest, result) = ls_none();
   *out_value = ls_none();
-  LS_RETURN_IF_ERROR(ls_update_check_args(call->args, false));
+  LS_RETURN_IF_ERROR(ls_update_check_args(call, false, 0));
   {
     LS_DEVICE_SCOPE(ls_tpu_strategy_of(call->strategy)->host.text);
     LS_RETURN_IF_ERROR(ls_scope_status());
