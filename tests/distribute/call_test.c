@@ -8,6 +8,7 @@
 
 #include "distribute/own.h"
 #include "lockstep/graph.h"
+#include "lockstep/strategy_extended.h"
 #include "support/callbacks.h"
 #include "support/function.h"
 #include "support/replicas.h"
@@ -393,4 +394,27 @@ TEST(every_kind_of_run_finds_parts_by_their_devices) {
     expect_status(ls_strategy_run(strategy, callable, astray, &none),
                   LS_INVALID_ARGUMENT, "CPU:0");
   }
+}
+
+// A value from around the run, in both ways of looking at it.
+static ls_nest use_captured(ls_nest args, void *user) {
+  const ls_nest captured = *(const ls_nest *)user;
+  (void)args;
+  ls_tensor x = ls_failed_tensor();
+  ls_nest own = ls_none();
+  expect_ok(ls_distributed_as_tensor(captured, &x));
+  expect_ok(ls_distributed_get(captured, NULL, &own));
+  assert_true(number_of(own) == number_of(ls_leaf(x)));
+  return ls_leaf(x);
+}
+
+TEST(a_captured_part_is_found_by_its_device_too) {
+  LS_SPEC("M149");
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  static const char *const devices[] = {"cpu:1", "cpu:0"};
+  const ls_nest items[] = {ls_leaf(scalar_of(20)), ls_leaf(scalar_of(10))};
+  LS_OWN(ls_nest, value) =
+      ls_nest_distributed_on(LS_PER_REPLICA, items, devices, 2);
+  LS_OWN(ls_nest, made) = run_on(strategy, use_captured, ls_none(), &value);
+  expect_numbers(made, (double[]){10, 20}, 2);
 }

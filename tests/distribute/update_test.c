@@ -132,6 +132,20 @@ TEST(devices_are_updated_without_a_variable) {
   assert_int_equal(c.count, 2);
 }
 
+TEST(an_update_finds_parts_by_their_devices) {
+  LS_SPEC("V201 M149");
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_variable, v) = variable_in(strategy, (variable_kind){0});
+  static const char *const devices[] = {"cpu:1", "cpu:0"};
+  const ls_nest items[] = {ls_nest_f64(2), ls_nest_f64(1)};
+  LS_OWN(ls_nest, args) =
+      LS_TUPLE(ls_nest_distributed_on(LS_MIRRORED, items, devices, 2));
+  calls c = {0};
+  ls_nest made = ls_none();
+  expect_ok(ls_strategy_update(strategy, v, note_call, args, &c, true, &made));
+  assert_true(c.args[0] == 1 && c.args[1] == 2);
+}
+
 TEST(a_part_for_each_is_found_before_anything_is_updated) {
   LS_SPEC("V201 M139 M147");
   LS_OWN(ls_strategy, strategy) = mirrored_of(2);

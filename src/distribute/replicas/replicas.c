@@ -272,13 +272,6 @@ ls_status ls_replicas_trace(ls_strategy *strategy, ls_graph *graph,
   return status;
 }
 
-static ls_nest first_component(ls_nest leaf, void *user) {
-  (void)user;
-  return leaf.kind == LS_KIND_DISTRIBUTED
-             ? ls_nest_retain(ls_distributed_component(leaf, 0))
-             : ls_nest_retain(leaf);
-}
-
 // Calls the function on the device that the user chose for the replica.
 static ls_nest call_placed(ls_nest args, void *user) {
   const tracing *all = user;
@@ -307,8 +300,8 @@ static ls_status trace_one(tracing *all, ls_nest *out_result) {
                            .graph = all->graph,
                            .strategy = all->strategy,
                            .replica = replica};
-  LS_OWN(ls_nest, args) = ls_nest_map(all->args, first_component, NULL);
-  ls_status status = ls_nest_status(args);
+  LS_OWN(ls_nest, args) = ls_none();
+  ls_status status = ls_select_replica(0, all->args, &args);
   const int32_t around = context->replicas;
   replica->examples = ls_examples_rows(args);
   ls_distribute_scoped_of(context)->distribution = &entry;

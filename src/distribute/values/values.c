@@ -99,6 +99,19 @@ static size_t find_on(const ls_strategy *strategy, ls_nest leaf,
                                                      : find_named(leaf, device);
 }
 
+static bool is_by_position(ls_nest leaf) {
+  return leaf.kind == LS_KIND_DISTRIBUTED &&
+         ls_distributed_device(leaf, 0)[0] == '\0';
+}
+
+// Finds a replica's component: on its device if components name devices, else
+// by its position.
+static size_t find_own(const ls_strategy *strategy, ls_nest leaf, int32_t id) {
+  return is_by_position(leaf)
+             ? (size_t)id
+             : find_on(strategy, leaf, ls_strategy_device(strategy, id));
+}
+
 // Returns the device by which a value is looked up: that of the replica, of the
 // update or of the scope; "" if there is none.
 static const char *device_here(void) {
@@ -190,7 +203,8 @@ static ls_status component_here(ls_nest leaf, ls_nest *out_component) {
   const bool in_force = entry != NULL && entry->strategy->kind->distributes;
   if (in_force && entry->replica != NULL) {
     LS_RETURN_IF_ERROR(check_captured(entry->replica, leaf));
-    index = (size_t)entry->replica->id;
+    index = find_own(entry->strategy, leaf, entry->replica->id);
+    if (index == count) index = (size_t)entry->replica->id;
   } else if (in_force && entry->is_update) {
     index = (size_t)entry->update_id;
   } else if (!mirrored) {
@@ -297,7 +311,7 @@ ls_status ls_check_components(const ls_strategy *strategy, ls_nest nest,
 // devices, or those of the list.
 static bool is_in_order(ls_nest leaf, const ls_device_list *list) {
   return leaf.kind != LS_KIND_DISTRIBUTED || list->devices == NULL ||
-         ls_distributed_device(leaf, 0)[0] == '\0' ||
+         is_by_position(leaf) ||
          lies_in_order_of(leaf, list->devices, list->count);
 }
 
@@ -309,7 +323,9 @@ static bool all_in_order(ls_nest nest, const ls_device_list *list) {
 
 static ls_nest order_leaf(ls_nest leaf, void *user) {
   const ls_device_list *list = user;
-  if (is_in_order(leaf, list)) return ls_nest_retain(leaf);
+  if (is_in_order(leaf, list) ||
+      (!list->must_have && ls_distributed_count(leaf) != list->count))
+    return ls_nest_retain(leaf);
   ls_allocator *allocator = ls_current_allocator();
   LS_OWN_ARRAY(allocator, ls_nest, items, list->count);
   if (items == NULL) return ls_fail(ls_out_of_memory());
@@ -457,12 +473,9 @@ static ls_nest result_leaf(ls_nest leaf, void *user) {
     return ls_nest_retain(leaf);
   if (!s->strategy->kind->distributes)
     return ls_nest_retain(ls_component_of(leaf, 0));
-  size_t index = (size_t)s->id;
-  if (leaf.kind != LS_KIND_DISTRIBUTED ||
-      ls_distributed_device(leaf, 0)[0] != '\0')
-    index = find_on(s->strategy, leaf, device);
-  else
+  if (is_by_position(leaf))
     LS_RETURN_FAILED_IF_ERROR(ls_check_components(s->strategy, leaf, replicas));
+  const size_t index = find_own(s->strategy, leaf, s->id);
   return index < ls_count_components(leaf)
              ? ls_nest_retain(ls_component_of(leaf, index))
              : ls_fail(no_component(leaf, device));

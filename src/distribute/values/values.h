@@ -32,7 +32,7 @@ ls_status ls_check_components(const ls_strategy *strategy, ls_nest nest,
 typedef struct ls_device_list {
   const char *const *devices;
   size_t count;
-  bool must_have;  // Refuses a leaf that lacks one; else it stays as it is.
+  bool must_have;  // Refuses a leaf on other devices; else it stays as it is.
 } ls_device_list;
 // Orders the components of each distributed leaf that names devices by a list
 // of these; the caller owns the result.

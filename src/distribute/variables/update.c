@@ -199,8 +199,10 @@ ls_status ls_strategy_update(ls_strategy *strategy, ls_variable *variable,
                              bool group, ls_nest *out_value) {
   LS_REQUIRE_OUT(out_value);
   LS_REQUIRE(strategy, variable, fn);
-  const ls_update_call call = {strategy, fn, user, args, group};
+  LS_OWN(ls_nest, ordered) = ls_none();
   LS_RETURN_IF_ERROR(ls_nest_status(args));
+  LS_RETURN_IF_ERROR(ls_value_order(variable, args, &ordered));
+  const ls_update_call call = {strategy, fn, user, ordered, group};
   return strategy->kind->update(&call, variable, out_value);
 }
 

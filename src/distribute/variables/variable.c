@@ -303,8 +303,8 @@ ls_nest ls_value_part(ls_nest value, size_t index) {
 ls_status ls_value_order(const ls_variable *variable, ls_nest value,
                          ls_nest *out_value) {
   const size_t count = variable->num_components;
-  if (value.kind != LS_KIND_DISTRIBUTED ||
-      ls_distributed_count(value) != count) {
+  if (count == 0 ||
+      (value.kind != LS_KIND_DISTRIBUTED && !ls_nest_is_node(value))) {
     *out_value = ls_nest_retain(value);
     return ls_ok();
   }

@@ -80,7 +80,7 @@ ls_status ls_value_as_tensor(const ls_variable *variable, ls_nest leaf,
 ls_status ls_value_check_scalar(const ls_variable *variable, ls_nest leaf);
 // Returns the part of a value that belongs to component `index`.
 ls_nest ls_value_part(ls_nest value, size_t index);
-// Orders the components of a value by the devices of the variable's, if it is
+// Orders the components of values by the devices of the variable's, if they are
 // on these; the caller owns the result.
 ls_status ls_value_order(const ls_variable *variable, ls_nest value,
                          ls_nest *out_value);
