@@ -30,22 +30,17 @@ ls_status ls_lower_add_own(ls_lower_own *list, ls_allocator *allocator,
 }
 
 // ---- Components by core ----------------------------------------------------
-static const ls_attr *find_copies(const ls_graph *graph,
-                                  const ls_variable *container) {
+const int64_t *ls_lower_core_copies(const ls_node *holder,
+                                    const ls_variable *container) {
+  const size_t replicas = (size_t)ls_node_int(holder, LS_ATTR_ID_REPLICAS);
   ls_graph_walk walk;
-  for (ls_graph_walk_begin(&walk, graph); ls_graph_walk_next(&walk);) {
+  for (ls_graph_walk_begin(&walk, ls_graph_resolve(holder->regions[0]));
+       ls_graph_walk_next(&walk);) {
     if (ls_node_named_variable(walk.node) != container) continue;
-    const ls_attr *copies = ls_node_attr_named(walk.node, LS_MARK_CORE_COPIES);
+    const int64_t *copies = ls_node_core_copies(walk.node, replicas);
     if (copies != NULL) return copies;
   }
   return NULL;
-}
-
-const int64_t *ls_lower_core_copies(const ls_node *holder,
-                                    const ls_variable *container) {
-  const ls_attr *copies =
-      find_copies(ls_graph_resolve(holder->regions[0]), container);
-  return copies != NULL ? copies->as.ints.items : NULL;
 }
 
 ls_variable *ls_lower_component_of(const ls_node *holder,
@@ -74,8 +69,7 @@ ls_status ls_lower_find_own(const ls_lower_scope *scope, const ls_graph *graph,
   ls_graph_walk walk;
   for (ls_graph_walk_begin(&walk, graph); ls_graph_walk_next(&walk);) {
     ls_variable *variable = ls_node_named_variable(walk.node);
-    const bool is_placed =
-        ls_node_attr_named(walk.node, LS_MARK_CORE_COPIES) != NULL;
+    const bool is_placed = ls_node_core_copies(walk.node, replicas) != NULL;
     if (variable != NULL &&
         (is_placed || variable->num_components == replicas) &&
         is_split(scope, variable))

@@ -93,3 +93,15 @@ graph build "g" {
 collection "variables" = @"w", @"w"#2
 collection "a name \"of\" \xf0 all" = op %2, %3, op %3, @"w"#2
 ---- same
+==== a variable of strings
+variable @"v" : string[2]
+graph build "g" {
+}
+---- UNIMPLEMENTED
+variable 'v' of dtype string: variables must be numbers
+==== a variable of variants
+variable @"v" : variant[]
+graph build "g" {
+}
+---- UNIMPLEMENTED
+variable 'v' of dtype variant: variables must be numbers

@@ -8,6 +8,7 @@
 #include "base/memory/allocator.h"
 #include "base/runtime_internal.h"
 #include "distribute/own.h"
+#include "graph/context.h"
 #include "lockstep/function.h"
 #include "lockstep/function_plan.h"
 #include "lockstep/session.h"
@@ -150,6 +151,48 @@ static ls_nest mark_own(ls_nest args, void *user) {
   const ls_tensor y = beside(ls_abs(ls_nest_tensor(args, 0)));
   mark(y, "_xla_replica_id", name);
   return ls_while(keep_on, double_it, name, ls_leaf(y), 0);
+}
+
+// Adds the replica's id to a variable.
+static ls_tensor add_id(ls_variable *variable) {
+  return ls_variable_assign_add(variable,
+                                ls_convert(ls_replica_id(), LS_DTYPE_F32));
+}
+
+// Marks a write with cores that there are not, as many as there are replicas.
+static ls_nest write_marked(ls_nest args, void *user) {
+  (void)args;
+  static const int64_t cores[] = {1 << 30, -1, 77};
+  const ls_tensor value = add_id(user);
+  expect_ok(ls_op_set_attr(
+      ls_tensor_op(value),
+      &(ls_attr){.name = "_core_copies",
+                 .kind = LS_ATTR_INTS,
+                 .as.ints = {cores, (size_t)ls_context_replicas()}}));
+  return ls_leaf(value);
+}
+
+static ls_nest write_marked_by_text(ls_nest args, void *user) {
+  (void)args;
+  const ls_tensor value = add_id(user);
+  mark(value, "_core_copies", "0");
+  return ls_leaf(value);
+}
+
+TEST(cores_that_there_are_not_are_ignored) {
+  static const ls_callback callbacks[] = {write_marked, write_marked_by_text};
+  for (int replicas = 2; replicas <= 3; ++replicas)
+    for (size_t i = 0; i < 2; ++i) {
+      LS_OWN(ls_strategy, strategy) = mirrored_of(replicas);
+      LS_OWN(ls_variable, variable) = variable_in(
+          strategy,
+          (variable_kind){.initial = 3,
+                          .synchronization = LS_SYNCHRONIZATION_ON_READ});
+      LS_OWN(ls_function, function) = unnamed_function(callbacks[i], variable);
+      LS_OWN(ls_nest, made) =
+          strategy_results(strategy, ls_traced(function), ls_none());
+      expect_numbers(made, (double[]){3, 4, 5}, (size_t)replicas);
+    }
 }
 
 TEST(replicas_may_mark_their_ops_differently) {

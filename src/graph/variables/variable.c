@@ -67,11 +67,6 @@ static ls_status check_initial(const ls_variable_options *options,
   if (node != NULL && node->failure != NULL)
     return ls_status_clone(node->failure);
   *out_type = ls_graph_type(value.graph, value.ref);
-  if (ls_dtype_owns_elements(out_type->dtype))
-    return ls_unimplemented(
-        "variable '%s' of dtype %s: variables must be numbers",
-        options->name ? options->name : "Variable",
-        ls_dtype_name(out_type->dtype));
   const bool wanted_shape = options->dtype != LS_DTYPE_NONE;
   if ((wanted_shape && out_type->dtype != options->dtype) ||
       (options->initializer != NULL && wanted_shape &&
@@ -387,10 +382,19 @@ ls_variable *ls_node_named_variable(const ls_node *node) {
 
 ls_variable *ls_node_variable(const ls_node *node) {
   ls_variable *variable = ls_node_named_variable(node);
-  const ls_attr *copies = variable->num_components > 0
-                              ? ls_node_attr_named(node, LS_MARK_CORE_COPIES)
-                              : NULL;
-  return copies != NULL && copies->as.ints.count == 1
-             ? variable->components[copies->as.ints.items[0]]
-             : variable;
+  const int64_t *copies = ls_node_core_copies(node, 1);
+  return copies != NULL ? variable->components[copies[0]] : variable;
+}
+
+const int64_t *ls_node_core_copies(const ls_node *node, size_t replicas) {
+  const ls_variable *variable = ls_node_named_variable(node);
+  const ls_attr *mark = ls_node_attr_named(node, LS_MARK_CORE_COPIES);
+  if (variable == NULL || mark == NULL || mark->kind != LS_ATTR_INTS ||
+      mark->as.ints.count != replicas)
+    return NULL;
+  for (size_t r = 0; r < replicas; ++r)
+    if (mark->as.ints.items[r] < 0 ||
+        (uint64_t)mark->as.ints.items[r] >= variable->num_components)
+      return NULL;
+  return mark->as.ints.items;
 }

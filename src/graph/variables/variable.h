@@ -121,6 +121,9 @@ static inline ls_variable *ls_variable_own(const ls_variable *container,
 // computation, whose ops are lowered into the enclosing graph, it is the
 // component on that replica's core.
 ls_variable *ls_node_variable(const ls_node *node);
+// Returns the component of the node's variable on the core of each of
+// `replicas` replicas; NULL without a mark LS_MARK_CORE_COPIES that lists them.
+const int64_t *ls_node_core_copies(const ls_node *node, size_t replicas);
 // Returns the variable that an op names, or NULL: that of its container.
 ls_variable *ls_node_named_variable(const ls_node *node);
 // Returns the plain variable for the current thread. For a container: the

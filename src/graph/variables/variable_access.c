@@ -5,6 +5,7 @@
 #include "base/memory/allocator.h"
 #include "base/memory/own.h"
 #include "base/require.h"
+#include "base/values/array_internal.h"
 #include "graph/flow.h"
 #include "graph/layers.h"
 #include "graph/make/make.h"
@@ -354,6 +355,10 @@ ls_status ls_variable_make(ls_runtime *runtime, const char *name, ls_type type,
                            bool trainable, ls_variable **out_variable) {
   static uint64_t last_id;
   *out_variable = NULL;
+  if (ls_dtype_owns_elements(type.dtype))
+    return ls_unimplemented(
+        "variable '%s' of dtype %s: variables must be numbers", name,
+        ls_dtype_name(type.dtype));
   ls_allocator *allocator = ls_runtime_allocator(runtime);
   LS_NEW_OR_RETURN(allocator, ls_variable, variable);
   variable->name = ls_copy_text(allocator, name, strlen(name));
