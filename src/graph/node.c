@@ -8,6 +8,7 @@
 
 #include "base/memory/own.h"
 #include "base/require.h"
+#include "graph/verify/verify.h"
 #include "graph/walk.h"
 #include "lockstep/device_name.h"
 #include "lockstep/host.h"
@@ -299,9 +300,9 @@ ls_status ls_op_attr(ls_op op, const char *name, const ls_attr **out_attr) {
 }
 
 // Checks that the node can have `attr`, which may replace an attribute of the
-// same name.
-static ls_status check_attr(ls_arena *memory, const ls_node *node,
-                            const ls_attr *attr) {
+// same name, and that its outputs and regions fit it.
+static ls_status check_attr(ls_arena *memory, ls_graph *graph,
+                            const ls_node *node, const ls_attr *attr) {
   ls_node with = *node;
   with.attrs = ls_arena_new_array(memory, ls_attr, node->num_attrs + 1);
   if (with.attrs == NULL) return ls_out_of_memory();
@@ -313,7 +314,12 @@ static ls_status check_attr(ls_arena *memory, const ls_node *node,
   const ls_attr *attrs = NULL;
   LS_RETURN_IF_ERROR(
       ls_attrs_resolve(memory, node->type, with.attrs, with.num_attrs, &attrs));
-  return ls_attrs_check(node->type, attrs, with.num_attrs, node->num_inputs);
+  LS_RETURN_IF_ERROR(
+      ls_attrs_check(node->type, attrs, with.num_attrs, node->num_inputs));
+  if (ls_attr_is_mark(&attrs[with.num_attrs - 1])) return ls_ok();
+  with.attrs = (ls_attr *)(uintptr_t)attrs;
+  return ls_verify_refused("the op would not fit it",
+                           ls_verify_op(graph, &with));
 }
 
 ls_status ls_op_set_attr(ls_op op, const ls_attr *attr) {
@@ -329,7 +335,7 @@ ls_status ls_op_set_attr(ls_op op, const ls_attr *attr) {
                                   "and function graphs have attributes to set",
                                   attr->name, ls_op_name(op));
   LS_OWN(ls_arena, memory) = {.allocator = graph->allocator};
-  const ls_status refusal = check_attr(&memory, node, attr);
+  const ls_status refusal = check_attr(&memory, graph, node, attr);
   const ls_status status =
       ls_status_is_ok(refusal) ? ls_trial_set_attr(graph, node, attr) : refusal;
   return ls_status_annotate(status, "setting an attribute of op '%s'",

@@ -160,3 +160,43 @@ graph build "g" {
 }
 ---- INVALID_ARGUMENT
 graph 'f', %1, op constant at graph text:3: output 0 is i32[], by the shape rule f32[]
+==== a call passes the value that its function captures
+graph build "g" {
+  %1 = constant() {value = f32[] [1]} : f32[]
+  %2 = constant() {value = f32[] [2]} : f32[]
+  %3 = call(%2) (graph function "f" {
+    %1 = parameter() {dtype = f32, shape = shape[], index = 0} captures (%1) : f32[]
+    return %1
+  }) : f32[]
+}
+---- INVALID_ARGUMENT
+input 0 is no value that capture 0 of region 0 takes
+==== a branch captures an operand of its op
+graph build "g" {
+  %1 = constant() {value = f32[] [1]} : f32[]
+  %2 = constant() {value = f32[] [2]} : f32[]
+  %3 = constant() {value = bool[] [true]} : bool[]
+  %4 = cond(%3, %2, %2) (graph region "a" {
+    %1 = parameter() {dtype = f32, shape = shape[], index = 0} captures (%2) : f32[]
+    return %1
+  }, graph region "b" {
+    %1 = parameter() {dtype = f32, shape = shape[], index = 0} captures (%1) : f32[]
+    return %1
+  }) : f32[]
+}
+---- INVALID_ARGUMENT
+input 2 is no value that capture 0 of region 1 takes
+==== a branch captures no value of a graph that is not shown
+graph build "g" {
+  %1 = constant() {value = f32[] [1]} : f32[]
+  %2 = constant() {value = bool[] [true]} : bool[]
+  %3 = cond(%2, %1) (graph region "a" {
+    %1 = parameter() {dtype = f32, shape = shape[], index = 0} captures (outer %1) : f32[]
+    return %1
+  }, graph region "b" {
+    %1 = constant() {value = f32[] [3]} : f32[]
+    return %1
+  }) : f32[]
+}
+---- INVALID_ARGUMENT
+input 1 is no value that capture 0 of region 0 takes

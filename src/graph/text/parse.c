@@ -8,6 +8,7 @@
 
 #include "base/require.h"
 #include "graph/gather/gather.h"
+#include "graph/verify/verify.h"
 #include "lockstep/device_name.h"
 
 #define LS_PARSE_MAX_ID ((INT64_C(1) << (63 - LS_TENSOR_OUTPUT_BITS)) - 1)
@@ -446,17 +447,6 @@ static ls_status parse_graph(ls_parser *parser, ls_graph *parent,
   return ls_hand_over(&graph, out_graph);
 }
 
-// Verifies the graph; a broken rule is the fault of the text, not an internal
-// error.
-static ls_status parse_check(const ls_graph *graph) {
-  ls_status fault = ls_graph_verify(graph);
-  if (ls_status_code(fault) != LS_INTERNAL) return fault;
-  const ls_status status = ls_invalid_argument(
-      "the graph text breaks a rule: %s", ls_status_message(fault));
-  ls_status_free(fault);
-  return status;
-}
-
 static ls_status parse(ls_parser *parser, ls_graph **out_graph) {
   LS_OWN(ls_held_graph, graph) = NULL;
   while (ls_lexer_accept(&parser->lexer, "variable"))
@@ -467,7 +457,8 @@ static ls_status parse(ls_parser *parser, ls_graph **out_graph) {
     return ls_lexer_wanted(&parser->lexer, "the end of the text");
   LS_RETURN_IF_ERROR(give_variables(parser, graph));
   LS_RETURN_IF_ERROR(ls_graph_ban_by_marks(graph));
-  LS_RETURN_IF_ERROR(parse_check(graph));
+  LS_RETURN_IF_ERROR(ls_verify_refused("the graph text breaks a rule",
+                                       ls_graph_verify(graph)));
   ls_graph_give_to_user(graph);
   return ls_hand_over(&graph, out_graph);
 }

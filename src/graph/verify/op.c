@@ -45,10 +45,22 @@ static ls_status op_check_inputs(const ls_verifier *v, size_t own) {
       v->node->num_inputs);
 }
 
+// Checks that a region's captures are the operands that are passed for them.
 static ls_status op_check_captures(const ls_verifier *v, uint32_t index) {
   const ls_graph *graph = region(v, index);
-  return check_passing(v, index, ls_node_captures(v->node, index),
-                       graph->num_declared, graph->num_parameters);
+  const uint32_t first = ls_node_captures(v->node, index);
+  for (size_t i = 0; i < graph->num_captures; ++i) {
+    const ls_tensor outer = graph->captures[i].outer;
+    const bool is_here = ls_graph_resolve(outer.graph) == v->graph;
+    // A function that was traced elsewhere captures values of another graph.
+    if (is_here ? outer.ref != v->node->inputs[first + i]
+                : v->node->type != LS_OP_CALL)
+      return ls_verify_broken(
+          v, "input %zu is no value that capture %zu of region %u takes",
+          first + i, i, index);
+  }
+  return check_passing(v, index, first, graph->num_declared,
+                       graph->num_parameters);
 }
 
 static ls_status check_while(const ls_verifier *v) {
@@ -65,8 +77,9 @@ static ls_status check_while(const ls_verifier *v) {
         v, "%lld values go round, its regions declare %zu and %zu parameters",
         (long long)carried, cond->num_declared, body->num_declared);
   LS_RETURN_IF_ERROR(op_check_inputs(v, (size_t)carried));
-  LS_RETURN_IF_ERROR(check_passing(v, 0, 0, 0, cond->num_parameters));
+  LS_RETURN_IF_ERROR(check_passing(v, 0, 0, 0, (size_t)carried));
   LS_RETURN_IF_ERROR(check_passing(v, 1, 0, 0, (size_t)carried));
+  LS_RETURN_IF_ERROR(op_check_captures(v, 0));
   return op_check_captures(v, 1);
 }
 
@@ -84,7 +97,8 @@ static ls_status check_call(const ls_verifier *v) {
   LS_RETURN_IF_ERROR(op_check_count(v, 1));
   const ls_graph *body = region(v, 0);
   LS_RETURN_IF_ERROR(op_check_inputs(v, body->num_declared));
-  return check_passing(v, 0, 0, 0, body->num_parameters);
+  LS_RETURN_IF_ERROR(check_passing(v, 0, 0, 0, body->num_declared));
+  return op_check_captures(v, 0);
 }
 
 // ---- Replicate -------------------------------------------------------------

@@ -146,6 +146,22 @@ static ls_status verify_check_types(ls_verifier *v) {
   return ls_ok();
 }
 
+ls_status ls_verify_op(ls_graph *graph, const ls_node *node) {
+  LS_OWN(ls_verifier, v) = {.graph = graph, .node = (ls_node *)(uintptr_t)node};
+  ls_arena_init(&v.scratch, graph->allocator);
+  LS_RETURN_IF_ERROR(check_attrs(&v));
+  LS_RETURN_IF_ERROR(ls_verify_regions(&v));
+  return verify_check_types(&v);
+}
+
+ls_status ls_verify_refused(const char *what, ls_status fault) {
+  if (ls_status_code(fault) != LS_INTERNAL) return fault;
+  const ls_status status =
+      ls_invalid_argument("%s: %s", what, ls_status_message(fault));
+  ls_status_free(fault);
+  return status;
+}
+
 static ls_status verify_graph(const ls_graph *graph, ls_graph *holder);
 
 static ls_status verify_check_op(ls_verifier *v) {

@@ -21,5 +21,11 @@ ls_status ls_verify_broken(const ls_verifier *v, const char *format, ...)
 // Checks the number of regions, and that inputs match parameters. The regions
 // themselves have been verified.
 ls_status ls_verify_regions(const ls_verifier *v);
+// Verifies one op, whose regions have been verified: its attributes, regions
+// and types.
+ls_status ls_verify_op(ls_graph *graph, const ls_node *node);
+// Reports a broken rule as the fault of the caller, not as an internal error;
+// `what` is put before it. Takes `fault` over.
+ls_status ls_verify_refused(const char *what, ls_status fault);
 
 #endif  // LS_GRAPH_VERIFY_VERIFY_H_
