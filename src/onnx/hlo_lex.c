@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/plain.h"
+#include "base/values/numbers.h"
 #include "onnx/hlo.h"
 
 enum { MOST_DEPTH = 64 };
@@ -322,14 +323,12 @@ static const char *store_number(ls_array *array, int64_t i, const char *at) {
   else if (!is_digit(*at) && !(*at == '-' && is_digit(at[1])))
     return NULL;
   else if (ls_dtype_is_float(dtype))
-    ls_array_set_f64(array, i, ls_read_f64(at, &end));
+    ls_read_float(dtype, at, &end, &bits);
   else
     bits =
         *at == '-' ? (uint64_t)strtoll(at, &end, 10) : strtoull(at, &end, 10);
   if (dtype == LS_DTYPE_BOOL) bits = bits != 0;
-  if (end == NULL || !ls_dtype_is_float(dtype) || at[1] == 'x')
-    memcpy((char *)ls_array_mutable_data(array) + (size_t)i * item, &bits,
-           item);
+  memcpy((char *)ls_array_mutable_data(array) + (size_t)i * item, &bits, item);
   return end != NULL ? end : at + (*at == 't' ? 4 : 5);
 }
 

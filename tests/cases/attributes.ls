@@ -109,3 +109,25 @@ graph build "g" {
 }
 ---- UNIMPLEMENTED
 line 2: this 'queue' was an object of the process that printed the text: only variables can be parsed
+==== bits of a nan that are a number
+graph build "g" {
+  %1 = constant() {value = f32[1] [nan(0x1)]} : f32[1]
+}
+---- INVALID_ARGUMENT
+line 2: found '0x1', expected the bits of a nan, like 0x7e01,
+==== bits of a nan that are infinite
+graph build "g" {
+  %1 = constant() {value = bf16[1] [nan(0xff80)]} : bf16[1]
+}
+---- INVALID_ARGUMENT
+line 2: found '0xff80', expected the bits of a nan, like 0x7e01,
+==== floats of 16 bits are rounded once
+graph build "g" {
+  %1 = constant() {value = f16[3] [1.00048828125, 1.00048828125000001, -1.0004883]} : f16[3]
+  %2 = constant() {value = bf16[3] [1.00390625, 1.003906250000001, -1.00390624999]} : bf16[3]
+}
+---- text
+graph build "g" {
+  %1 = constant() {value = f16[3] [1, 1.001, -1.001]} : f16[3]
+  %2 = constant() {value = bf16[3] [1, 1.01, -1]} : bf16[3]
+}

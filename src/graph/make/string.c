@@ -9,8 +9,8 @@
 #include <stdlib.h>
 
 #include "base/memory/own.h"
-#include "base/plain.h"
 #include "base/text.h"
+#include "base/values/numbers.h"
 #include "graph/make/make.h"
 #include "graph/text/text.h"
 
@@ -173,7 +173,9 @@ static bool string_read_number(ls_bytes text, ls_array *out, size_t index) {
   if (text.size == 0 || memchr(text.data, 0, text.size) != NULL) return false;
   errno = 0;
   if (ls_dtype_is_float(dtype)) {
-    ls_array_set_f64(out, (int64_t)index, ls_read_f64(text.data, &end));
+    ls_read_float(dtype, text.data, &end,
+                  (char *)ls_array_mutable_data(out) +
+                      index * ls_dtype_size(dtype));
   } else {
     // Only u64 has numbers beyond i64; its text must not have a sign that
     // strtoull would apply.

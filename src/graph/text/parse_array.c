@@ -3,10 +3,9 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "base/plain.h"
+#include "base/values/numbers.h"
 #include "graph/text/text.h"
 #include "io/bytes.h"
-#include "lockstep/half.h"
 #include "lockstep/shape_rules.h"
 
 // ---- Numbers ---------------------------------------------------------------
@@ -37,38 +36,27 @@ static ls_status parse_unsigned(ls_parser *parser, const char *what, int base,
   return ls_ok();
 }
 
-static ls_status bits_to_number(ls_dtype dtype, uint64_t bits, void *out) {
-  switch (dtype) {
-  case LS_DTYPE_F64:
-    memcpy(out, &bits, 8);
-    break;
-  case LS_DTYPE_F32: {
-    const uint32_t word = (uint32_t)bits;
-    memcpy(out, &word, 4);
-    break;
-  }
-  default: {
-    const uint16_t half = (uint16_t)bits;
-    memcpy(out, &half, 2);
-  }
-  }
-  return ls_ok();
-}
-
 // Parses nan, or nan(0x7fc00001) with the bits of an unusual one.
 static ls_status parse_nan(ls_parser *parser, ls_dtype dtype, void *out) {
+  static const char what[] = "the bits of a nan, like 0x7e01,";
   const size_t width = ls_dtype_size(dtype) * 8;
-  uint64_t bits = dtype == LS_DTYPE_F64   ? 0x7ff8000000000000u
-                  : dtype == LS_DTYPE_F32 ? 0x7fc00000u
-                  : dtype == LS_DTYPE_F16 ? 0x7e00u
-                                          : 0x7fc0u;
+  const uint64_t exponent = dtype == LS_DTYPE_F64   ? 0x7ff0000000000000u
+                            : dtype == LS_DTYPE_F32 ? 0x7f800000u
+                            : dtype == LS_DTYPE_F16 ? 0x7c00u
+                                                    : 0x7f80u;
+  const uint64_t mantissa = (exponent & (~exponent + 1)) - 1;
+  uint64_t bits = exponent | (mantissa ^ (mantissa >> 1));
   ls_lexer_next(&parser->lexer);
   if (ls_lexer_accept(&parser->lexer, "(")) {
-    LS_RETURN_IF_ERROR(parse_unsigned(parser, "the bits of a nan, like 0x7e01,",
-                                      16, UINT64_MAX >> (64 - width), &bits));
+    const ls_lexer before = parser->lexer;
+    LS_RETURN_IF_ERROR(
+        parse_unsigned(parser, what, 16, UINT64_MAX >> (64 - width), &bits));
+    if ((bits & exponent) != exponent || (bits & mantissa) == 0)
+      return ls_lexer_wanted(&before, what);
     LS_RETURN_IF_ERROR(ls_lexer_expect(&parser->lexer, ")"));
   }
-  return bits_to_number(dtype, bits, out);
+  memcpy(out, &bits, width / 8);  // The machine is little-endian.
+  return ls_ok();
 }
 
 ls_status ls_parse_float(ls_parser *parser, ls_dtype dtype, void *out) {
@@ -78,17 +66,7 @@ ls_status ls_parse_float(ls_parser *parser, ls_dtype dtype, void *out) {
   const char *text = number_text(&parser->lexer.token, buffer);
   if (text == NULL || strpbrk(text, "xXpP") != NULL)
     return ls_lexer_wanted(&parser->lexer, "a number");
-  if (dtype == LS_DTYPE_F64) {
-    const double value = ls_read_f64(text, &end);
-    memcpy(out, &value, sizeof(value));
-  } else {
-    const float value = ls_read_f32(text, &end);
-    uint64_t bits = 0;
-    memcpy(&bits, &value, sizeof(value));
-    if (dtype == LS_DTYPE_F16) bits = ls_f16_from_f32(value);
-    if (dtype == LS_DTYPE_BF16) bits = ls_bf16_from_f32(value);
-    LS_RETURN_IF_ERROR(bits_to_number(dtype, bits, out));
-  }
+  ls_read_float(dtype, text, &end, out);
   if (end == text || *end != '\0')
     return ls_lexer_wanted(&parser->lexer, "a number");
   ls_lexer_next(&parser->lexer);
