@@ -119,8 +119,9 @@ static ls_status attrs_check_number(const ls_attr_info *info, int64_t value,
 
 static ls_status check_numbers(const ls_attr_info *info, const ls_attr *attr) {
   if (attr->as.ints.count > info->count)
-    return ls_invalid_argument("'%s' has %zu numbers, at most %zu are possible",
-                               info->name, attr->as.ints.count, info->count);
+    return ls_invalid_argument("'%s' has %lld numbers, must have 0 to %zu",
+                               info->name, (long long)attr->as.ints.count,
+                               info->count);
   for (size_t i = 0; i < attr->as.ints.count; ++i)
     LS_RETURN_IF_ERROR(attrs_check_number(info, attr->as.ints.items[i], i));
   return ls_ok();
@@ -163,8 +164,9 @@ static ls_status check_dtype(const ls_attr_info *info, ls_dtype dtype) {
 static ls_status attrs_check_sizes(const ls_attr_info *info,
                                    const ls_attr *attr, size_t num_inputs) {
   if (attr->as.sizes.count > LS_MAX_RANK)
-    return ls_invalid_argument("'%s' has %zu sizes, at most %d are possible",
-                               info->name, attr->as.sizes.count, LS_MAX_RANK);
+    return ls_invalid_argument("'%s' has %lld sizes, must have 0 to %d",
+                               info->name, (long long)attr->as.sizes.count,
+                               LS_MAX_RANK);
   for (size_t i = 0; i < attr->as.sizes.count; ++i) {
     const ls_size size = attr->as.sizes.items[i];
     if (size.operand != LS_SIZE_CONSTANT) {

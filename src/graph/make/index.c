@@ -5,19 +5,18 @@
 #include "graph/make/make.h"
 
 // Makes an attribute from `values`, stored in `items`. If their rank is 0, the
-// attribute has `fallback` for each of `rank` axes.
+// attribute has `fallback` for each of `rank` axes. The op refuses a rank that
+// is unknown or too large.
 static ls_attr numbers(ls_attr_id id, ls_shape values, int32_t rank,
                        int64_t fallback, int64_t items[LS_MAX_RANK]) {
-  int32_t count = values.rank < 0 ? 0 : values.rank;
-  if (count > LS_MAX_RANK) count = LS_MAX_RANK;
-  if (count == 0 && rank > 0) {
-    count = rank > LS_MAX_RANK ? LS_MAX_RANK : rank;
-    for (int32_t i = 0; i < count; ++i)
+  if (values.rank == 0 && rank > 0) {
+    values.rank = rank;
+    for (int32_t i = 0; i < LS_MAX_RANK; ++i)
       values.dim[i] = fallback;
   }
-  memcpy(items, values.dim, (size_t)count * sizeof(*items));
+  memcpy(items, values.dim, sizeof(values.dim));
   return (ls_attr){LS_OWN_KEY((uint16_t)id), .kind = LS_ATTR_INTS,
-                   .as.ints = {items, (size_t)count}};
+                   .as.ints = {items, (size_t)values.rank}};
 }
 
 // ---- Slices ----------------------------------------------------------------

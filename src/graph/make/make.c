@@ -101,7 +101,7 @@ ls_attr ls_make_sizes(ls_shape shape, int32_t like,
     items[i] = shape.dim[i] >= 0 || like == LS_SIZE_CONSTANT
                    ? (ls_size){LS_SIZE_CONSTANT, shape.dim[i]}
                    : (ls_size){like, i};
-  return LS_OWN_SZ(SIZES, items, shape.rank < 0 ? 0 : (size_t)shape.rank);
+  return LS_OWN_SZ(SIZES, items, (size_t)shape.rank);
 }
 
 ls_tensor ls_make_unknown_rank(const char *op_name, ls_tensor x) {
@@ -167,7 +167,7 @@ static ls_tensor random_by_example(uint16_t type, ls_dtype dtype, ls_attr sizes,
     return ls_make_failed(
         name, ls_unimplemented("%s by example ids: only floats are", name));
   ls_size items[LS_MAX_RANK];
-  for (size_t i = 0; i < sizes.as.sizes.count; ++i) {
+  for (size_t i = 0; i < sizes.as.sizes.count && i < LS_MAX_RANK; ++i) {
     items[i] = sizes.as.sizes.items[i];
     if (items[i].operand != LS_SIZE_CONSTANT) items[i].operand = 1;
   }
@@ -223,10 +223,10 @@ ls_tensor ls_make_random_like(uint16_t type, ls_dtype dtype, ls_tensor like,
                               const ls_attr *own, size_t num_own,
                               const ls_random_options *options) {
   const ls_shape shape = ls_tensor_shape(like);
-  if (ls_shape_is_known(shape) || ls_tensor_is_failed(like))
-    return ls_make_random(type, dtype, shape, own, num_own, options);
-  if (shape.rank == LS_UNKNOWN_RANK)
+  if (ls_tensor_is_failed(like) || shape.rank == LS_UNKNOWN_RANK)
     return ls_make_unknown_rank(ls_op_table[type].name, like);
+  if (ls_shape_is_known(shape))
+    return ls_make_random(type, dtype, shape, own, num_own, options);
   ls_size sizes[LS_MAX_RANK];
   return random_op(type, dtype, ls_make_sizes(shape, 0, sizes), &like, own,
                    num_own, options);

@@ -34,7 +34,8 @@ ls_tensor ls_make_reduce(uint16_t type, ls_tensor x, ls_axes axes, bool keep);
     return ls_make_reduce(LS_OP_REDUCE_##id, x, axes, keep);                   \
   }
 // Makes the attribute `sizes`, stored in `items`: constants where the shape is
-// known, else dimensions of operand `like` (LS_SIZE_CONSTANT: of none).
+// known, else dimensions of operand `like` (LS_SIZE_CONSTANT: of none). The op
+// refuses a rank that is unknown or too large.
 ls_attr ls_make_sizes(ls_shape shape, int32_t like, ls_size items[LS_MAX_RANK]);
 // Fails because `x` has no known rank; if `x` has failed, returns its failure.
 ls_tensor ls_make_unknown_rank(const char *op_name, ls_tensor x);

@@ -18,20 +18,18 @@ static void window_add_attr(attr_list *attrs, ls_attr attr) {
 }
 
 // Adds a list of numbers, which the shape rule checks, unless the list is empty
-// or all are 1.
+// or all are 1. The op refuses a rank that is unknown or too large.
 static void window_add_numbers(attr_list *attrs, ls_attr_id id,
                                ls_shape numbers) {
-  const int32_t rank = numbers.rank < LS_MAX_RANK ? numbers.rank : LS_MAX_RANK;
-  bool plain = true;
+  bool plain = numbers.rank >= 0 && numbers.rank <= LS_MAX_RANK;
   int64_t *items = attrs->numbers[attrs->count];
-  for (int32_t i = 0; i < rank; ++i) {
-    items[i] = numbers.dim[i];
-    plain = plain && items[i] == 1;
-  }
+  memcpy(items, numbers.dim, sizeof(numbers.dim));
+  for (int32_t i = 0; plain && i < numbers.rank; ++i)
+    plain = items[i] == 1;
   if (!plain)
     window_add_attr(attrs,
                     (ls_attr){LS_OWN_KEY((uint16_t)id), .kind = LS_ATTR_INTS,
-                              .as.ints = {items, (size_t)rank}});
+                              .as.ints = {items, (size_t)numbers.rank}});
 }
 
 // Adds low and high padding alternately; missing numbers are 0.
@@ -42,8 +40,9 @@ static ls_status add_padding(attr_list *attrs, ls_padding padding, ls_shape low,
     return ls_invalid_argument("padding %d is none of LS_PADDING_VALID, SAME",
                                (int)padding);
   if (padding == LS_PADDING_SAME) window_add_attr(attrs, LS_OWN_B(SAME, true));
-  if (rank <= 0) return ls_ok();
-  if (rank > LS_WINDOW_DIMS || (low.rank != 0 && low.rank != rank) ||
+  if (low.rank == 0 && high.rank == 0) return ls_ok();
+  if (rank <= 0 || rank > LS_WINDOW_DIMS ||
+      (low.rank != 0 && low.rank != rank) ||
       (high.rank != 0 && high.rank != rank))
     return ls_invalid_argument("padding low has %d numbers, high %d; both have "
                                "one for each spatial dimension",
