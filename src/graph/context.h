@@ -45,8 +45,9 @@ typedef struct ls_creator_entry {
 typedef struct ls_replica_hooks {
   ls_tensor (*all_reduce)(ls_reduce_op op, ls_tensor x);
   ls_tensor (*all_gather)(ls_tensor x, int axis);
-  // Sums the numbers of rows of the replicas with lower ids.
-  int64_t (*rows_before)(int64_t rows);
+  // Sums the numbers of rows of the replicas with lower ids; -1 if all replicas
+  // together do not have `total` rows, unless that is negative.
+  int64_t (*rows_before)(int64_t rows, int64_t total);
   ls_tensor (*replica_id)(void);
   // Computes the gradients of a merge call's arguments (`given`) from the
   // gradients of its results (`got`); a zeroed tensor means no gradient.

@@ -279,6 +279,34 @@ static void expect_refused(ls_callback callback, const char *part) {
   ls_nest result = {0};
   expect_status(ls_strategy_run(strategy, ls_traced(function), args, &result),
                 LS_INVALID_ARGUMENT, part);
+  expect_status(
+      ls_strategy_run(strategy, ls_plain(callback, NULL), args, &result),
+      LS_INVALID_ARGUMENT, part);
+}
+
+// The sum of six rows, in a part like one of `shape`.
+static ls_nest cut_like(ls_shape shape) {
+  const ls_tensor rows = ls_fill(LS_DTYPE_F32, LS_SHAPE(6), 1);
+  return ls_leaf(ls_reduce_scatter_like(LS_REDUCE_SUM, rows, 0,
+                                        ls_fill(LS_DTYPE_F32, shape, 0)));
+}
+
+static ls_nest cut_like_two(ls_nest args, void *user) {
+  (void)args;
+  (void)user;
+  return cut_like(LS_SHAPE(2));
+}
+
+static ls_nest cut_like_four(ls_nest args, void *user) {
+  (void)args;
+  (void)user;
+  return cut_like(LS_SHAPE(4));
+}
+
+static ls_nest cut_like_scalar(ls_nest args, void *user) {
+  (void)args;
+  (void)user;
+  return cut_like(LS_SCALAR);
 }
 
 TEST(axes_that_are_not_there_are_refused) {
@@ -286,4 +314,11 @@ TEST(axes_that_are_not_there_are_refused) {
   expect_refused(gather_scalar, "axis 0 of rank 0");
   expect_refused(gather_last, "axis 1 of rank 1");
   expect_refused(cut_three, "cannot be cut into 2 equal parts");
+}
+
+TEST(parts_that_are_not_the_whole_are_refused) {
+  LS_SPEC("V181");
+  expect_refused(cut_like_two, "the replicas' parts of axis 0");
+  expect_refused(cut_like_four, "the replicas' parts of axis 0");
+  expect_refused(cut_like_scalar, "axis 0 of");
 }

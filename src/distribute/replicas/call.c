@@ -57,7 +57,7 @@ static ls_status name_replica(ls_replica_task *task) {
 }
 
 static ls_tensor hook_all_gather(ls_tensor x, int axis);
-static int64_t hook_rows_before(int64_t rows);
+static int64_t hook_rows_before(int64_t rows, int64_t total);
 static ls_tensor hook_replica_id(void);
 static const ls_replica_hooks hooks = {ls_replica_table_reduce, hook_all_gather,
                                        hook_rows_before, hook_replica_id,
@@ -186,6 +186,18 @@ static ls_status select_args(ls_strategy *strategy, replica_call *call) {
   return ls_ok();
 }
 
+static bool is_eager(const replica_call *call) {
+  return call->graph->kind == LS_GRAPH_EAGER;
+}
+
+// Fails if an op of a replica made a result and failed.
+static ls_nest check_result(ls_nest leaf, void *user) {
+  (void)user;
+  return leaf.kind == LS_KIND_TENSOR && ls_tensor_is_failed(leaf.as.tensor)
+             ? ls_fail(ls_made_status(leaf.as.tensor))
+             : ls_none();
+}
+
 static ls_status run_call(ls_strategy *strategy, replica_call *call,
                           ls_nest *results) {
   LS_OWN(ls_rounds, rounds) = {.strategy = strategy,
@@ -198,7 +210,12 @@ static ls_status run_call(ls_strategy *strategy, replica_call *call,
   LS_RETURN_IF_ERROR(select_args(strategy, call));
   const uint64_t first_id = call->graph->next_id;
   LS_RETURN_IF_ERROR(ls_rounds_run(&rounds));
-  if (call->graph->kind == LS_GRAPH_EAGER && strategy->number != 0)
+  for (size_t r = 0; r < rounds.count && is_eager(call); ++r) {
+    LS_OWN(ls_nest, checked) =
+        ls_nest_map(rounds.tasks[r].result, check_result, NULL);
+    LS_RETURN_IF_ERROR(ls_nest_status(checked));
+  }
+  if (is_eager(call) && strategy->number != 0)
     LS_RETURN_IF_ERROR(ls_ranks_meet_eager(
         call->graph, first_id, strategy->number, strategy->num_replicas));
   return regroup_tasks(&rounds, true, results);
@@ -296,7 +313,6 @@ static ls_tensor hook_all_gather(ls_tensor x, int axis) {
 }
 
 static ls_nest sum_before(ls_strategy *strategy, ls_nest rows, void *user) {
-  (void)user;
   const size_t count = (size_t)strategy->num_replicas;
   LS_OWN_ARRAY(strategy->allocator, ls_nest, items, count);
   if (items == NULL) return ls_fail(ls_out_of_memory());
@@ -309,14 +325,17 @@ static ls_nest sum_before(ls_strategy *strategy, ls_nest rows, void *user) {
     items[r] = ls_nest_i64(before);
     before += (int64_t)ls_nest_number(own);
   }
+  const int64_t total = *(const int64_t *)user;
+  if (total >= 0 && before != total) return ls_nest_i64(-1);
   return ls_nest_distributed(LS_PER_REPLICA, items, count);
 }
 
 // Sums the rows of replicas with lower ids. A failure is reported by the next
 // merge.
-static int64_t hook_rows_before(int64_t rows) {
+static int64_t hook_rows_before(int64_t rows, int64_t total) {
+  // `total` is on the stack of a paused fiber; replica 0's is used.
   LS_OWN(ls_nest, made) = meet_replicas(ls_replica_context(), "reduce_scatter",
-                                        sum_before, ls_nest_i64(rows), NULL);
+                                        sum_before, ls_nest_i64(rows), &total);
   return made.kind == LS_KIND_SCALAR ? (int64_t)ls_nest_number(made) : 0;
 }
 

@@ -83,7 +83,8 @@ static stack stack_values(const ls_replica_hooks *hooks, ls_tensor x,
   ++shape.rank;
   stack s = {.groups = groups};
   s.all = hooks->all_gather(ls_reshape(x, shape), 0);
-  s.first = find_group(&groups, hooks->rows_before(1), &s.place);
+  s.first = find_group(&groups, hooks->rows_before(1, ls_context_replicas()),
+                       &s.place);
   return s;
 }
 
@@ -139,7 +140,7 @@ static ls_tensor reduce_stack(const ls_replica_hooks *hooks, ls_reduce_op op,
 static ls_tensor own_part(const ls_replica_hooks *hooks, ls_tensor x, int axis,
                           const group_list *groups) {
   size_t place = 0;
-  const int64_t me = hooks->rows_before(1);
+  const int64_t me = hooks->rows_before(1, ls_context_replicas());
   const int64_t rows = ls_tensor_shape(x).dim[axis] / (int64_t)groups->size;
   const size_t first = find_group(groups, me, &place);
   place = 0;  // Order by id.

@@ -152,31 +152,45 @@ ls_tensor ls_all_gather(ls_tensor x, int axis) {
 }
 
 // ---- Parts -----------------------------------------------------------------
+// Computes how many rows of the total a replica gets: those of `like`, or an
+// equal part.
+static ls_status part_rows(ls_type total, int axis, ls_tensor like,
+                           int64_t *out_rows) {
+  const ls_shape part = like.ref != 0 ? ls_tensor_shape(like) : total.shape;
+  if (axis < 0 || axis >= total.shape.rank || axis >= part.rank)
+    return ls_invalid_argument(
+        "axis %d of rank %d", axis,
+        axis < total.shape.rank ? part.rank : total.shape.rank);
+  *out_rows = part.dim[axis];
+  if (*out_rows < 0)
+    return ls_unimplemented("axis %d of %s, which is not known while building",
+                            axis, LS_SHAPE_TEXT(total.dtype, part));
+  if (like.ref != 0) return ls_ok();
+  const int32_t replicas = ls_context_replicas();
+  if (*out_rows % replicas != 0)
+    return ls_invalid_argument(
+        "axis %d of %s cannot be cut into %d equal parts", axis,
+        LS_SHAPE_TEXT(total.dtype, part), replicas);
+  *out_rows /= replicas;
+  return ls_ok();
+}
+
 // Slices a replica's part of the total. Where replicas run op by op, the number
 // of replicas and the replica's id are plain numbers.
 static ls_tensor own_part(const ls_replica_hooks *hooks, ls_tensor total,
                           int axis, ls_tensor like) {
-  const ls_shape shape = ls_tensor_shape(total);
-  if (axis < 0 || axis >= shape.rank)
-    return ls_make_failed(
-        "reduce_scatter",
-        ls_invalid_argument("axis %d of rank %d", axis, shape.rank));
+  const ls_type type = {ls_tensor_dtype(total), ls_tensor_shape(total)};
   int64_t rows = 0, start = 0;
-  if (like.ref != 0) {
-    rows = ls_tensor_shape(like).dim[axis];
-    start = hooks->rows_before(rows);
-  } else {
-    const int32_t replicas = ls_context_replicas();
-    if (shape.dim[axis] % replicas != 0)
-      return ls_make_failed(
-          "reduce_scatter",
-          ls_invalid_argument(
-              "axis %d of %s cannot be cut into %d equal parts", axis,
-              LS_SHAPE_TEXT(ls_tensor_dtype(total), shape), replicas));
-    rows = shape.dim[axis] / replicas;
-    start = hooks->rows_before(rows);
+  ls_status status = part_rows(type, axis, like, &rows);
+  if (ls_status_is_ok(status)) {
+    start = hooks->rows_before(rows, type.shape.dim[axis]);
+    if (start >= 0) return ls_slice_axis(total, axis, start, start + rows);
+    status = ls_invalid_argument("the replicas' parts of axis %d of %s are not "
+                                 "its %lld rows together",
+                                 axis, LS_SHAPE_TEXT(type.dtype, type.shape),
+                                 (long long)type.shape.dim[axis]);
   }
-  return ls_slice_axis(total, axis, start, start + rows);
+  return ls_make_failed("reduce_scatter", status);
 }
 
 static ls_tensor reduce_scatter(ls_reduce_op op, ls_tensor x, int axis,
