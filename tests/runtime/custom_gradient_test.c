@@ -219,6 +219,12 @@ static ls_nest refusing_forward(ls_nest x, void *user) {
   return LS_FAIL(LS_OUT_OF_RANGE, "no way forward");
 }
 
+static ls_nest refusing_later(ls_nest args, void *user) {
+  (void)user;
+  (void)ls_neg(ls_nest_tensor(args, 0));
+  return LS_FAIL(LS_OUT_OF_RANGE, "no way on");
+}
+
 static ls_nest failing_forward(ls_nest x, void *user) {
   (void)user;
   return ls_leaf(ls_matmul(ls_nest_tensor(x, 0), ls_nest_tensor(x, 0)));
@@ -262,6 +268,19 @@ TEST(a_variable_must_be_an_input) {
   callbacks by = {reading_forward, strange, variable};
   expect_failure(gradient_by, &by, LS_FAILED_PRECONDITION,
                  "reads variable 'factor'");
+}
+
+TEST(a_refused_op_leaves_nothing) {
+  LS_OWN(ls_graph, graph) = graph_named("g");
+  LS_GRAPH_SCOPE(graph);
+  const ls_tensor x = ls_placeholder(LS_DTYPE_F32, LS_SHAPE(2), "x");
+  LS_OWN(printed, before) = graph_text(graph);
+  LS_OWN(ls_nest, result) =
+      ls_custom_gradient(refusing_later, strange, NULL, ls_leaf(x));
+  assert_true(ls_nest_is_failed(result));
+  expect_status(ls_graph_take_error(graph), LS_OUT_OF_RANGE, "no way on");
+  LS_OWN(printed, after) = graph_text(graph);
+  assert_string_equal(before, after);
 }
 
 static ls_nest by_variable(ls_nest args, void *user) {
