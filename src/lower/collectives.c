@@ -27,8 +27,26 @@ static ls_type operand_on(const ls_lower_scope *scope, const ls_node *node,
                          ls_lowered(replica_scope, node->inputs[input]));
 }
 
+// Checks that the op was made for the number of replicas around it, from which
+// its type was inferred.
+static ls_status check_replicas(const ls_lower_scope *scope,
+                                const ls_node *node) {
+  const ls_attr *made_for = ls_node_attr(node, LS_ATTR_ID_REPLICAS);
+  const int64_t replicas = scope->replicas == 0 ? 1 : scope->replicas;
+  if (made_for == NULL || made_for->as.i == replicas) return ls_ok();
+  return ls_invalid_argument("%s was made for %lld replicas; there are %lld",
+                             ls_node_info(node)->name,
+                             (long long)made_for->as.i, (long long)replicas);
+}
+
+ls_status ls_lower_alone(ls_lower_scope *scope, ls_node *node) {
+  LS_RETURN_IF_ERROR(check_replicas(scope, node));
+  return lower_forward(scope, node);
+}
+
 ls_status ls_lower_check_operand(const ls_lower_scope *scope,
                                  const ls_node *node, int64_t but) {
+  LS_RETURN_IF_ERROR(check_replicas(scope, node));
   const ls_type own =
       ls_lowered_type(scope, ls_lowered(scope, node->inputs[0]));
   for (int32_t r = 0; scope->bodies != NULL && r < scope->replicas; ++r) {
@@ -124,7 +142,7 @@ ls_status ls_lower_gather_all(ls_lower_scope *scope, uint64_t ref,
 // Gathers along an axis. The engine joins rows only, so that another axis is
 // moved to the front first.
 ls_status lower_all_gather(ls_lower_scope *scope, ls_node *node) {
-  if (scope->replicas == 0) return lower_forward(scope, node);
+  if (scope->replicas == 0) return ls_lower_alone(scope, node);
   const int64_t axis = ls_node_int(node, LS_ATTR_ID_AXIS);
   int64_t *rows = NULL;
   if (ls_node_attr(node, LS_ATTR_ID_GROUPS) != NULL)
@@ -201,7 +219,7 @@ static int64_t sum_before(int64_t *sizes, int32_t count) {
 
 // Computes the sum once for all replicas; each replica takes its part.
 ls_status lower_expand_reduce_scatter(ls_lower_scope *scope, ls_node *node) {
-  if (scope->replicas == 0) return lower_forward(scope, node);
+  if (scope->replicas == 0) return ls_lower_alone(scope, node);
   const int64_t axis = ls_node_int(node, LS_ATTR_ID_AXIS);
   int64_t *sizes = NULL;
   LS_RETURN_IF_ERROR(ls_lower_check_operand(scope, node, -1));

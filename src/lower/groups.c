@@ -95,12 +95,6 @@ static int32_t place_by_id(const groups *g, int32_t first, int32_t index) {
 }
 
 // ---- Sums of groups --------------------------------------------------------
-static ls_status convert(const groups *g, uint64_t *ref, ls_dtype dtype) {
-  if (ls_lowered_type(g->scope, *ref).dtype == dtype) return ls_ok();
-  const ls_attr attr = LS_OWN_T(DTYPE, dtype);
-  return ls_lower_make(g->scope, LS_OP_CONVERT, ref, 1, &attr, 1, g->node, ref);
-}
-
 // Sums along the canonical tree; sums 16-bit floats in f32, and rounds once.
 static ls_status groups_sum(const groups *g, uint64_t *refs, bool is_mean,
                             uint64_t *out_ref) {
@@ -109,7 +103,8 @@ static ls_status groups_sum(const groups *g, uint64_t *refs, bool is_mean,
     return ls_unimplemented("no mean of %s; convert it to a float first",
                             ls_dtype_name(g->dtype));
   for (int32_t i = 0; is_mean && half && i < g->size; ++i)
-    LS_RETURN_IF_ERROR(convert(g, &refs[i], LS_DTYPE_F32));
+    LS_RETURN_IF_ERROR(
+        ls_lower_convert(g->scope, refs[i], LS_DTYPE_F32, g->node, &refs[i]));
   LS_RETURN_IF_ERROR(ls_lower_make(g->scope, LS_OP_ADD_N, refs, (size_t)g->size,
                                    NULL, 0, g->node, out_ref));
   if (!is_mean) return ls_ok();
@@ -119,7 +114,7 @@ static ls_status groups_sum(const groups *g, uint64_t *refs, bool is_mean,
                                      g->node, &inputs[1]));
   LS_RETURN_IF_ERROR(
       ls_lower_make(g->scope, LS_OP_MUL, inputs, 2, NULL, 0, g->node, out_ref));
-  return convert(g, out_ref, g->dtype);
+  return ls_lower_convert(g->scope, *out_ref, g->dtype, g->node, out_ref);
 }
 
 static ls_status groups_reduce(const groups *g, const char *how, uint64_t *refs,
@@ -256,7 +251,7 @@ static ls_status gather_rows(ls_lower_scope *scope, const ls_node *node,
 
 ls_status lower_expand_all_to_all(ls_lower_scope *scope, ls_node *node) {
   uint64_t row = 0;
-  if (scope->replicas == 0) return lower_forward(scope, node);
+  if (scope->replicas == 0) return ls_lower_alone(scope, node);
   if (gives_one_row(scope, node, &row)) return gather_rows(scope, node, row);
   groups g;
   LS_RETURN_IF_ERROR(stack_values(scope, node, &g));

@@ -76,11 +76,11 @@ static bool fold_compare(uint16_t type, double x, double y, double *out) {
   }
 }
 
-// Returns true for denormals, which are not folded because running flushes them
-// to zero.
-static bool is_denormal(ls_dtype dtype, double value) {
+// Returns true for values that are not folded: denormals, which running flushes
+// to zero, and NaNs, whose bits conversions change.
+static bool is_unusual(ls_dtype dtype, double value) {
   const double least = dtype == LS_DTYPE_F32 ? FLT_MIN : DBL_MIN;
-  return value != 0 && fabs(value) < least;
+  return isnan(value) || (value != 0 && fabs(value) < least);
 }
 
 static bool fits_double(const ls_array *array) {
@@ -104,7 +104,7 @@ static ls_status fold_constants(ls_lower_scope *scope, const ls_node *node,
   ls_dtype dtype = ls_array_dtype(x);
   double value = ls_array_f64(x, 0);
   const double other = ls_array_f64(y, 0);
-  if (is_denormal(dtype, value) || is_denormal(dtype, other)) return ls_ok();
+  if (is_unusual(dtype, value) || is_unusual(dtype, other)) return ls_ok();
   if (node->num_inputs == 2 && fold_compare(node->type, value, other, &value))
     return ls_lower_scalar(scope, LS_DTYPE_BOOL, value, node, out_ref);
   if (dtype == LS_DTYPE_BOOL) return ls_ok();
@@ -115,7 +115,7 @@ static ls_status fold_constants(ls_lower_scope *scope, const ls_node *node,
              !fold_floats(node->type, value, other, &value)) {
     return ls_ok();
   }
-  if (is_denormal(dtype, value)) return ls_ok();
+  if (is_unusual(dtype, value)) return ls_ok();
   return ls_lower_scalar(scope, dtype, value, node, out_ref);
 }
 
@@ -358,6 +358,9 @@ ls_status lower_expand_sum_to(ls_lower_scope *scope, ls_node *node) {
   LS_RETURN_IF_ERROR(lowered_inputs(scope, node, &inputs));
   LS_RETURN_IF_ERROR(ls_lower_infer(scope, node, &want));
   const ls_shape have = ls_lowered_type(scope, inputs[0]).shape;
+  if (!ls_shape_is_known(want.shape))
+    return ls_invalid_argument("sum_to %s: its sizes are not known",
+                               LS_SHAPE_TEXT(want.dtype, want.shape));
   const int extra = have.rank - want.shape.rank;
   int64_t axes[LS_MAX_RANK];
   size_t count = 0;
@@ -375,8 +378,8 @@ ls_status lower_expand_sum_to(ls_lower_scope *scope, ls_node *node) {
   return ls_lower_map(scope, ls_ref(node->id, 0), ref);
 }
 
-static ls_status convert_to(ls_lower_scope *scope, uint64_t ref, ls_dtype dtype,
-                            const ls_node *origin, uint64_t *out_ref) {
+ls_status ls_lower_convert(ls_lower_scope *scope, uint64_t ref, ls_dtype dtype,
+                           const ls_node *origin, uint64_t *out_ref) {
   *out_ref = ref;
   if (ls_lowered_type(scope, ref).dtype == dtype) return ls_ok();
   const ls_attr attr = LS_OWN_T(DTYPE, dtype);
@@ -395,22 +398,13 @@ ls_status lower_expand_indexed_slices(ls_lower_scope *scope, ls_node *node) {
   LS_RETURN_IF_ERROR(ls_lower_scalar(scope, wide, 0, node, &operands[0]));
   LS_RETURN_IF_ERROR(
       ls_lower_broadcast(scope, operands[0], type.shape, node, &operands[0]));
-  LS_RETURN_IF_ERROR(convert_to(scope, inputs[1], wide, node, &operands[2]));
+  LS_RETURN_IF_ERROR(
+      ls_lower_convert(scope, inputs[1], wide, node, &operands[2]));
   const ls_attr attrs[] = {LS_OWN_S(COMBINE, "add"), LS_OWN_I(AXIS, 0)};
   LS_RETURN_IF_ERROR(
       ls_lower_make(scope, LS_OP_SCATTER, operands, 3, attrs, 2, node, &ref));
-  LS_RETURN_IF_ERROR(convert_to(scope, ref, type.dtype, node, &ref));
+  LS_RETURN_IF_ERROR(ls_lower_convert(scope, ref, type.dtype, node, &ref));
   return ls_lower_map(scope, ls_ref(node->id, 0), ref);
-}
-
-// Computes a mean: the sum, then one product with 1 / count. Integers use a
-// true division.
-static ls_status converted(ls_lower_scope *scope, uint64_t x, ls_dtype dtype,
-                           ls_node *node, uint64_t *out) {
-  *out = x;
-  if (ls_lowered_type(scope, x).dtype == dtype) return ls_ok();
-  const ls_attr attr = LS_OWN_T(DTYPE, dtype);
-  return ls_lower_make(scope, LS_OP_CONVERT, &x, 1, &attr, 1, node, out);
 }
 
 // Computes 1 / n, where n elements are combined by a sum from `before` to
@@ -433,7 +427,8 @@ static ls_status make_factor(ls_lower_scope *scope, ls_node *node,
                          node, out_ref);
 }
 
-// Sums and scales 16-bit floats in f32, because the sum may overflow even if
+// Computes a mean: the sum, then one product with 1 / count. Sums and scales
+// 16-bit floats in f32, because the sum may overflow even if
 // the mean does not.
 ls_status lower_expand_reduce_mean(ls_lower_scope *scope, ls_node *node) {
   uint64_t x = ls_lowered(scope, node->inputs[0]);
@@ -444,14 +439,14 @@ ls_status lower_expand_reduce_mean(ls_lower_scope *scope, ls_node *node) {
   const ls_dtype wide =
       type.dtype == LS_DTYPE_F64 ? LS_DTYPE_F64 : LS_DTYPE_F32;
   uint64_t sum = 0, factor = 0, mean = 0;
-  LS_RETURN_IF_ERROR(converted(scope, x, wide, node, &x));
+  LS_RETURN_IF_ERROR(ls_lower_convert(scope, x, wide, node, &x));
   LS_RETURN_IF_ERROR(ls_lower_make(scope, LS_OP_REDUCE_SUM, &x, 1, node->attrs,
                                    node->num_attrs, node, &sum));
   LS_RETURN_IF_ERROR(make_factor(scope, node, x, sum, wide, &factor));
   const uint64_t operands[] = {sum, factor};
   LS_RETURN_IF_ERROR(
       ls_lower_make(scope, LS_OP_MUL, operands, 2, NULL, 0, node, &mean));
-  LS_RETURN_IF_ERROR(converted(scope, mean, type.dtype, node, &mean));
+  LS_RETURN_IF_ERROR(ls_lower_convert(scope, mean, type.dtype, node, &mean));
   return ls_lower_map(scope, ls_ref(node->id, 0), mean);
 }
 
@@ -512,8 +507,10 @@ ls_status lower_of_cluster(ls_lower_scope *scope, ls_node *node) {
 // it has compiled.
 ls_status lower_compilation_result(ls_lower_scope *scope, ls_node *node) {
   const ls_attr *told = ls_node_attr_named(node, LS_MARK_TOLD);
-  LS_OWN(ls_array, array) =
-      told != NULL ? ls_array_retain(told->as.array) : NULL;
+  const bool is_report = told != NULL && told->kind == LS_ATTR_ARRAY &&
+                         ls_array_dtype(told->as.array) == LS_DTYPE_STRING &&
+                         ls_array_shape(told->as.array).rank == 0;
+  LS_OWN(ls_array, array) = is_report ? ls_array_retain(told->as.array) : NULL;
   uint64_t ref = 0;
   if (array == NULL)
     LS_RETURN_IF_ERROR(ls_array_create(LS_DTYPE_STRING, LS_SCALAR, &array));

@@ -23,8 +23,10 @@ ls_status ls_lower_choose_device(ls_lowering *all);
 ls_status ls_lower_infer(ls_lower_scope *scope, const ls_node *node,
                          ls_type *out_type);
 
+// Lowers a collective outside replicas to its operand.
+ls_status ls_lower_alone(ls_lower_scope *scope, ls_node *node);
 // Checks that operand 0 has equal sizes on all replicas, except along axis
-// `but`; -1: no exception.
+// `but`; -1: no exception; and that the op was made for these replicas.
 ls_status ls_lower_check_operand(const ls_lower_scope *scope,
                                  const ls_node *node, int64_t but);
 // Returns this replica's entry in a list of numbers, as a scalar: an i64 if one

@@ -102,6 +102,9 @@ ls_status ls_lower_make(ls_lower_scope *scope, uint16_t type,
                         const uint64_t *inputs, size_t num_inputs,
                         const ls_attr *attrs, size_t num_attrs,
                         const ls_node *origin, uint64_t *out_ref);
+// Converts a value to `dtype`, unless it has it.
+ls_status ls_lower_convert(ls_lower_scope *scope, uint64_t ref, ls_dtype dtype,
+                           const ls_node *origin, uint64_t *out_ref);
 // Makes a scalar constant of `dtype`.
 ls_status ls_lower_scalar(ls_lower_scope *scope, ls_dtype dtype, double value,
                           const ls_node *origin, uint64_t *out_ref);
