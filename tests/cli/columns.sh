@@ -38,7 +38,7 @@ predicts runs/base two.csv
 cp out.txt answers.txt
 # Others are left out, wherever they stand.
 awk -F , '{ print NR == 1 ? "id,b,note,a" : NR "," $2 ",text," $1 }' two.csv >more.csv
-awk -F , 'NR > 1 { print "{\"zz\":\"text\",\"b\":" $2 ",\"a\":" $1 "}" }' two.csv \
+awk -F , 'NR > 1 { print "{\"zz\":null,\"yy\":[{}],\"b\":" $2 ",\"a\":" $1 "}" }' two.csv \
   >more.jsonl
 sed 's/,/ , /; s/^/ /' two.csv >spaces.csv
 same runs/base more.csv
@@ -100,6 +100,8 @@ predicts runs/bytes whole.csv
 cp out.txt answers.txt
 same runs/bytes point.csv
 same runs/bytes point.jsonl
+printf '{"a":200,"b":55,"c":[{}],"d":[],"e":true}\n' >others.jsonl
+same runs/bytes others.jsonl
 predicts runs/bytes mixed.csv
 head -n 1 out.txt | cmp -s - answers.txt || fail "a fraction changes other rows"
 printf 'a,b\n200,55\n300,2\n' >large.csv

@@ -138,7 +138,7 @@ breaks "column 'ab' has more than the 2 items expected" 70 's/\[/[1, /'
 breaks "column 'ab'[1] is no number" 70 's/\[.*\]/[1, "2"]/'
 breaks "column 'color' is 5, expected a text (at line 70)" 70 's/"color": "[a-z]*"/"color": 5/'
 breaks "expected the line's end" 70 's/$/ x/'
-breaks "expected a number, numbers in an array, or a text" 1 's/\[.*\]/null/'
+breaks "column 'ab' of 'broken.jsonl' has neither numbers nor a text in the first line" 1 's/\[.*\]/null/'
 breaks "the JSON ends at line 70, byte 1: expected '{'" 70 's/.*//'
 printf '' >empty.jsonl
 refuses "has no row" --data empty.jsonl

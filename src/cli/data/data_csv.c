@@ -295,6 +295,11 @@ static ls_status choose_dtype(const cli_files *files, const cli_sheet *table,
     if (table->categories[items[i]] != NULL) continue;
     if (column->dtype == LS_DTYPE_STRING)
       return refuse_texts(files, table, items[i]);
+    if (column->dtype == LS_DTYPE_NONE)
+      return ls_invalid_argument(
+          "column '%s' of '%s' has neither numbers nor a text in the first "
+          "line: leave it out with --features COLUMN,...,LABEL",
+          column->name, files->first);
     whole &= column->dtype == LS_DTYPE_I64;
   }
   bool pixels = type != NULL && type->dtype == LS_DTYPE_U8;

@@ -82,10 +82,11 @@ static void release_rows(void *user) {
   cli_release(self);
 }
 
+// Takes a text, or any value as it is written.
 static ls_status take_text(const char *name, const cli_cursor *value,
-                           ls_array **out) {
+                           bool is_any, ls_array **out) {
   const size_t size = (size_t)(value->end - value->at);
-  if (*value->at != '"')
+  if (*value->at != '"' && !is_any)
     return ls_invalid_argument("column '%s' is %.*s, expected a text", name,
                                size < 80 ? (int)size : 80, value->at);
   CLI_OWN_ARRAY_OR_RETURN(char, text, size + 1);
@@ -101,7 +102,9 @@ static ls_status take_value(const char *name, ls_type type, cli_cursor value,
                             ls_array **out) {
   if (*out != NULL)
     return ls_invalid_argument("column '%s' is there twice", name);
-  if (type.dtype == LS_DTYPE_STRING) return take_text(name, &value, out);
+  const bool is_any = type.dtype == LS_DTYPE_NONE;
+  if (is_any || type.dtype == LS_DTYPE_STRING)
+    return take_text(name, &value, is_any, out);
   LS_RETURN_IF_ERROR(ls_array_create(type.dtype, type.shape, out));
   return cli_filler_read(
       &(cli_filler){.noun = "column",
@@ -151,10 +154,14 @@ static ls_nest make_dict(const json_rows *self, ls_array **items) {
     release_items(self, items);
     return ls_fail(ls_out_of_memory());
   }
-  for (size_t i = 0; i < self->count; ++i)
-    leaves[i] = items != NULL
-                    ? ls_nest_array(items[i])
-                    : ls_nest_spec(self->types[i].dtype, self->types[i].shape);
+  for (size_t i = 0; i < self->count; ++i) {
+    const ls_dtype dtype = self->types[i].dtype;
+    leaves[i] =
+        items != NULL
+            ? ls_nest_array(items[i])
+            : ls_nest_spec(dtype != LS_DTYPE_NONE ? dtype : LS_DTYPE_STRING,
+                           self->types[i].shape);
+  }
   return ls_nest_dict("", (const char *const *)self->names, leaves,
                       self->count);
 }
@@ -208,25 +215,22 @@ ls_dataset *cli_json_rows(const cli_files *files, const cli_sheet *table,
 }
 
 // ---- The first lines -------------------------------------------------------
-// Guesses the type of a value.
-static ls_status guess_type(const member *found, ls_dtype *out) {
+// Guesses the type of a value; NONE: neither number, numbers nor text.
+static ls_dtype guess_type(const member *found) {
   const char *at = found->value.at;
-  *out = LS_DTYPE_STRING;
-  if (*at == '"') return ls_ok();
-  if (strchr("tfn{", *at) != NULL || (*at == '[' && found->items == 0))
-    return cli_cursor_error(&found->value,
-                            "a number, numbers in an array, or a text");
-  *out = LS_DTYPE_I64;
+  if (*at == '"') return LS_DTYPE_STRING;
+  const char *first = at + (*at == '[');
+  if (strchr("-0123456789", first[strspn(first, " \t")]) == NULL)
+    return LS_DTYPE_NONE;
   for (; at < found->value.end; ++at)
-    if (strchr(".eE", *at) != NULL) *out = LS_DTYPE_F32;
-  return ls_ok();
+    if (strchr(".eE", *at) != NULL) return LS_DTYPE_F32;
+  return LS_DTYPE_I64;
 }
 
 // Takes a line's columns: those of the first line are all; in others whole
 // numbers may be floats.
 static ls_status take_columns(cli_cursor c, bool is_first, cli_sheet *out) {
   member found = {0};
-  ls_dtype dtype = LS_DTYPE_NONE;
   int64_t count = 0;
   cli_cursor whole = c;
   if (is_first) {
@@ -241,7 +245,7 @@ static ls_status take_columns(cli_cursor c, bool is_first, cli_sheet *out) {
                               : find_name(out->names, out->count, next,
                                           found.key, found.key_size);
     if (i == out->count) continue;
-    LS_RETURN_IF_ERROR(guess_type(&found, &dtype));
+    const ls_dtype dtype = guess_type(&found);
     next = i + 1 < out->count ? i + 1 : 0;
     if (!is_first && out->columns[i].dtype == LS_DTYPE_I64 &&
         dtype == LS_DTYPE_F32)
@@ -251,7 +255,8 @@ static ls_status take_columns(cli_cursor c, bool is_first, cli_sheet *out) {
         cli_copy_text(found.key, found.key_size);
     if (out->names[at] == NULL) return ls_out_of_memory();
     out->columns[at].dtype = dtype;
-    out->widths[at] = *found.value.at == '[' ? found.items : 0;
+    const bool is_list = *found.value.at == '[' && dtype != LS_DTYPE_NONE;
+    out->widths[at] = is_list ? found.items : 0;
   }
 }
 
