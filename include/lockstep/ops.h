@@ -9,6 +9,10 @@
 // Elementwise ops broadcast like NumPy: shapes are aligned at the last
 // dimension; a size of 1 repeats.
 //
+// The CPU engine takes subnormal floats for 0 where it computes or compares,
+// also in a maximum; ops that move elements, sort or take the largest keep
+// them.
+//
 // Threads: a maker adds to the current graph of the thread that calls it.
 #ifndef LOCKSTEP_OPS_H_
 #define LOCKSTEP_OPS_H_
@@ -484,8 +488,9 @@ typedef struct ls_attention_options {
   double scale;  // Factor of the scores. Default: 1 / sqrt(depth of a head).
 } ls_attention_options;
 // Returns softmax(scale q k') v for each head. q is [batch, tokens, heads *
-// depth]; k and v may have other tokens, v another depth. `options` may be
-// NULL.
+// depth]; k and v may have other tokens, v another depth. Unseen tokens count 0
+// times: in f64 and with LS_MATH_BF16, infinities and NaN of theirs can make
+// NaN. `options` may be NULL.
 LS_PLACED ls_tensor ls_attention(ls_tensor q, ls_tensor k, ls_tensor v,
                                  const ls_attention_options *options);
 // Attention of q, k and v side by side: [batch, tokens, 3 * heads * depth], as

@@ -138,7 +138,9 @@ typedef enum ls_math {
   // Convolutions of 3 by 3 taps may use Winograd's algorithm, F(4x4, 3x3), in
   // f32: about half the time. Against the sum over the taps the rounding error
   // of results and inputs' gradients is some 3 times as large (about 1e-6 of
-  // the results' size), that of weights' gradients smaller. The default.
+  // the results' size), that of weights' gradients smaller. It is relative to
+  // the largest of 6 by 6 inputs, and an infinity, NaN or sum beyond the type
+  // among them can make NaN of all 4 by 4 results. The default.
   LS_MATH_FAST,
   LS_MATH_DIRECT,  // Always sums over the taps.
   // Products of f32 round their operands to bf16 and accumulate in f32: twice

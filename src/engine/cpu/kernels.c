@@ -2,16 +2,30 @@
 
 #include "engine/cpu/kernels.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 #include <string.h>
 
 #include "base/memory/allocator.h"
 
 #if defined(LS_HOLDS_V3) || defined(LS_HOLDS_V4)
+// Features that not all compilers know by name; virtual machines may hide each.
+static bool has_unnamed(void) {
+  enum { LZCNT = 1 << 5 };
+  unsigned a = 0, b = 0, c = 0, d = 0, more = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0 &&
+         (c & bit_MOVBE) != 0 &&
+         __get_cpuid(0x80000001U, &a, &b, &more, &d) != 0 &&
+         (more & LZCNT) != 0;
+}
+
 // Ask the processor, and the system for saving the registers. Features are
 // checked one by one because not all compilers know the levels by name.
 static bool has_v3(void) {
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-         __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
+         __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
+         has_unnamed();
 }
 
 #if defined(LS_HOLDS_V4)

@@ -212,6 +212,20 @@ ls_status ls_cpu_prepare_use(ls_cpu_compiler *self, const ls_graph *graph,
                           &use->plan);
 }
 
+// Replaces a kernel that has nothing to compute.
+static void compute_nothing(const ls_kernel_call *call, int64_t begin,
+                            int64_t end) {
+  (void)call;
+  (void)begin;
+  (void)end;
+}
+
+static bool has_empty_outputs(const ls_kernel_plan *plan) {
+  for (unsigned i = 0; i < plan->node->num_outputs; ++i)
+    if (ls_cpu_type_size(plan->out[i]) > 0) return false;
+  return plan->node->num_outputs > 0;
+}
+
 void ls_cpu_emit_use(ls_cpu_compiler *self, ls_cpu_scope *scope,
                      const ls_cpu_use *use) {
   const ls_kernel_plan *plan = &use->plan;
@@ -227,6 +241,14 @@ void ls_cpu_emit_use(ls_cpu_compiler *self, ls_cpu_scope *scope,
                       .end = plan->node->num_outputs,
                       .shared_in = LS_CPU_NONE,
                       .shared_out = LS_CPU_NONE};
+  if (has_empty_outputs(plan)) {
+    step.loop = compute_nothing;
+    step.blocks = 0;
+    step.reads = true;
+    step.begin = 0;
+    emit_step(self, scope, use, &step);
+    return;
+  }
   if (plan->first != NULL) {
     step.shared_in = ls_cpu_new_storage(
         self,

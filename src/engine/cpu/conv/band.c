@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <math.h>
+
 #include "engine/cpu/conv/plan.h"
 
 enum { Z, Y, X };
@@ -32,14 +34,15 @@ bool ls_conv_cut_bands(const ls_conv *conv, const ls_conv_types *types,
   const ls_conv_phase first = ls_conv_phase_of(conv, 0);
   const int64_t lines = ls_min_i64(first.axis[Y].count,
                                    ls_max_i64(1, pixels / first.axis[X].count));
-  int64_t most = 0;
+  double most = 0;  // Far dilations exceed 64 bits.
   for (int64_t i = 0; i < ls_conv_phases(conv); ++i) {
     const ls_conv_phase phase = ls_conv_phase_of(conv, i);
     if (phase.axis[X].taps > 1 && phase.axis[X].start_step != 1) return false;
     if (phase.taps > 0)
-      most = ls_max_i64(most, height_of(&phase, lines) * width_of(&phase));
+      most = fmax(most,
+                  (double)height_of(&phase, lines) * (double)width_of(&phase));
   }
-  const int64_t bytes = most * conv->in_channels * (int64_t)types->wide;
+  const double bytes = most * (double)conv->in_channels * (double)types->wide;
   if (bytes > MOST_BYTES) return false;
   *out_bands = (ls_conv_bands){
       .lines = lines,

@@ -91,8 +91,9 @@ void ls_taps_place_lines(ls_tap_work *w, int64_t c0, int64_t c1, int64_t left) {
   w->left = left;
   w->step = self->copies ? (c1 - c0) * self->conv.in_channels
                          : ls_taps_channels(&self->conv);
-  memset(ls_taps_scratch(w, self->kept), 0,
-         (size_t)self->slots * sizeof(int64_t));
+  if (self->copies)
+    memset(ls_taps_scratch(w, self->kept), 0,
+           (size_t)self->slots * sizeof(int64_t));
 }
 
 // Returns the line (z, y) of an image, from position 0 on, which may be before
@@ -207,6 +208,9 @@ void ls_taps_widen_rows(const ls_tap_work *w, char *wide, const char *rows,
 }
 
 // ---- Plans -----------------------------------------------------------------
+// More than any machine has, so that a program that needs it is refused.
+static const size_t FAR_TOO_MUCH = (size_t)1 << 50;
+
 size_t ls_taps_place_scratch(ls_tap_params *self, int64_t outputs) {
   const ls_conv *conv = &self->conv;
   const size_t wide = self->types.wide, in = (size_t)conv->in_channels;
@@ -223,13 +227,15 @@ size_t ls_taps_place_scratch(ls_tap_params *self, int64_t outputs) {
                              (outputs - 1) * axis[X].move +
                                  (axis[X].taps - 1) * axis[X].start_step + 1);
   }
-  self->slots = slots_z * self->slots_y;
   const size_t some = (size_t)self->some;
+  const double copied = (double)slots_z * (double)self->slots_y *
+                        (double)self->width * (double)(some * in * wide);
+  if (self->copies && copied > (double)FAR_TOO_MUCH) return FAR_TOO_MUCH;
+  self->slots = self->copies ? slots_z * self->slots_y : 0;
   self->line = ((size_t)self->width * some * in + LS_TAP_SLACK) * wide;
   size_t end = 0;
   self->kept = ls_conv_place(&end, (size_t)self->slots * sizeof(int64_t));
-  self->slot_lines =
-      ls_conv_place(&end, self->copies ? (size_t)self->slots * self->line : 0);
+  self->slot_lines = ls_conv_place(&end, (size_t)self->slots * self->line);
   self->zeros = ls_conv_place(&end, self->fused ? self->line : 0);
   self->channels = ls_conv_place(&end, some * in * wide);
   self->x = ls_conv_place(&end, taps * in * sizeof(void *));
