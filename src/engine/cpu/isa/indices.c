@@ -35,6 +35,8 @@ static void of_rows(int64_t *at, int64_t count, int64_t inner) {
   }
 }
 
+enum { SHORT_RUN = 8 };
+
 // Replaces indices of one run by offsets, which begin at `base`; for each index
 // it is `across` more.
 LS_INLINE void offset_run(int64_t *at, int64_t count, int64_t step,
@@ -42,6 +44,25 @@ LS_INLINE void offset_run(int64_t *at, int64_t count, int64_t step,
   LS_INDEPENDENT
   for (int64_t i = 0; i < count; ++i)
     at[i] = at[i] < 0 ? -1 : base + at[i] * step + across * i;
+}
+
+// Does so for runs of any length, the quotients of all positions side by side;
+// they are exact, as halves keep dividends away from multiples.
+static void offset_short_runs(int64_t *at, int64_t from, int32_t count,
+                              const ls_index_lines *lines) {
+  const int64_t inner = lines->inner, each = lines->picks * inner;
+  const int64_t column = from % inner, line = lines->size * inner;
+  const int64_t base = from / each * line + column;
+  const double at_row = 1.0 / (double)inner, at_line = 1.0 / (double)each;
+  const double in_row = (double)column + 0.5;
+  const double in_line = (double)(from % each) + 0.5;
+  LS_INDEPENDENT
+  for (int32_t i = 0; i < count; ++i) {
+    const int32_t rows = (int32_t)((in_row + i) * at_row);
+    const int32_t ends = (int32_t)((in_line + i) * at_line);
+    const int64_t place = base + i - rows * inner + ends * line;
+    at[i] = at[i] < 0 ? -1 : place + at[i] * inner;
+  }
 }
 
 static void of_lines(int64_t *at, int64_t from, int64_t count,
@@ -55,6 +76,10 @@ static void of_lines(int64_t *at, int64_t from, int64_t count,
   int64_t base = from / run / rows * size * inner;
   if (run == 1) {  // Lines of one index: as one run.
     offset_run(at, count, 1, base, size);
+    return;
+  }
+  if (run < SHORT_RUN && count <= INT32_MAX) {
+    offset_short_runs(at, from, (int32_t)count, lines);
     return;
   }
   for (int64_t i = 0; i < count;) {
