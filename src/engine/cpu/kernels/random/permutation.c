@@ -11,7 +11,7 @@
 #include "engine/cpu/kernels/loops.h"
 #include "engine/cpu/kernels/random/draw.h"
 
-enum { MOST_DIGIT_BITS = 11, VALUES = 1 << MOST_DIGIT_BITS };
+enum { MOST_DIGIT_BITS = 11 };
 
 typedef struct permutation_params {
   ls_draw draw;
@@ -22,8 +22,21 @@ typedef struct permutation_params {
   bool wide;  // True for i64, false for i32.
 } permutation_params;
 
+static size_t places_bytes(const permutation_params *self) {
+  return ((size_t)self->passes << self->digit_bits) * sizeof(uint64_t);
+}
+
+// Returns the digit of `item` that a pass sorts by.
+static uint64_t digit_of(const permutation_params *self, uint64_t item,
+                         unsigned pass) {
+  const unsigned above = (self->passes - 1 - pass) * self->digit_bits;
+  return item << above >> (64 - self->digit_bits);
+}
+
+// Counts the items of each digit too, pass after pass.
 static void draw_items(const permutation_params *self,
-                       const ls_random_source *source, uint64_t *items) {
+                       const ls_random_source *source, uint64_t *items,
+                       uint64_t *places) {
   enum { BLOCKS = 128 };
   for (int64_t i = 0; i < self->count; i += 2 * BLOCKS) {
     const int64_t count = ls_min_i64(2 * BLOCKS, self->count - i);
@@ -35,6 +48,10 @@ static void draw_items(const permutation_params *self,
       items[i + k] =
           key >> self->index_bits << self->index_bits | (uint64_t)(i + k);
     }
+    for (unsigned pass = 0; pass < self->passes; ++pass)
+      for (int64_t k = 0; k < count; ++k)
+        ++places[(uint64_t)pass << self->digit_bits |
+                 digit_of(self, items[i + k], pass)];
   }
 }
 
@@ -55,21 +72,19 @@ static bool is_before(const permutation_params *self,
   return redraw_key(self, source, item) < redraw_key(self, source, other);
 }
 
-// Sorts `from` by the bits from `shift` on into `target`.
+// Sorts `from` by a pass's digit into `target`. `places` has the number of
+// items of each digit.
 static void sort_by_digit(const permutation_params *self, uint64_t *target,
-                          const uint64_t *from, unsigned shift) {
-  const uint64_t mask = (UINT64_C(1) << self->digit_bits) - 1;
-  int64_t places[VALUES] = {0};
-  for (int64_t i = 0; i < self->count; ++i)
-    ++places[from[i] >> shift & mask];
-  int64_t place = 0;
-  for (uint64_t v = 0; v <= mask; ++v) {
-    const int64_t size = places[v];
+                          const uint64_t *from, uint64_t *places,
+                          unsigned pass) {
+  uint64_t place = 0;
+  for (uint64_t v = 0; v < UINT64_C(1) << self->digit_bits; ++v) {
+    const uint64_t size = places[v];
     places[v] = place;
     place += size;
   }
   for (int64_t i = 0; i < self->count; ++i)
-    target[places[from[i] >> shift & mask]++] = from[i];
+    target[places[digit_of(self, from[i], pass)]++] = from[i];
 }
 
 static void permutation_loop(const ls_kernel_call *call, int64_t begin_block,
@@ -77,22 +92,26 @@ static void permutation_loop(const ls_kernel_call *call, int64_t begin_block,
   const permutation_params *self = call->params;
   if (begin_block == end_block || self->count == 0) return;
   const ls_random_source source = ls_draw_source(&self->draw, call);
+  const uint64_t mask = (UINT64_C(1) << self->index_bits) - 1;
   uint64_t *items = call->scratch, *other = items + self->count;
-  draw_items(self, &source, items);
-  for (unsigned pass = self->passes; pass > 0; --pass) {
-    sort_by_digit(self, other, items, 64 - pass * self->digit_bits);
+  uint64_t *places = other + self->count;
+  memset(places, 0, places_bytes(self));
+  draw_items(self, &source, items, places);
+  for (unsigned pass = 0; pass < self->passes; ++pass) {
+    sort_by_digit(self, other, items,
+                  places + ((size_t)pass << self->digit_bits), pass);
     uint64_t *sorted = other;
     other = items;
     items = sorted;
   }
   for (int64_t i = 1; i < self->count; ++i) {
     const uint64_t item = items[i];
+    if (item > (items[i - 1] | mask)) continue;
     int64_t at = i;
     for (; at > 0 && is_before(self, &source, item, items[at - 1]); --at)
       items[at] = items[at - 1];
     items[at] = item;
   }
-  const uint64_t mask = (UINT64_C(1) << self->index_bits) - 1;
   for (int64_t i = 0; i < self->count; ++i) {
     if (self->wide)
       ((int64_t *)call->out[0])[i] = (int64_t)(items[i] & mask);
@@ -119,6 +138,6 @@ ls_status kernel_permutation(ls_kernel_plan *plan) {
   // Digits of 16 times as many values as there are items.
   self->passes = 1 + (self->index_bits + 3) / MOST_DIGIT_BITS;
   self->digit_bits = (self->index_bits + 4 + self->passes - 1) / self->passes;
-  plan->scratch = 2 * (size_t)count * sizeof(uint64_t);
+  plan->scratch = 2 * (size_t)count * sizeof(uint64_t) + places_bytes(self);
   return ls_kernel_runs(plan, permutation_loop, self, 1);
 }
