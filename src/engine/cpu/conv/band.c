@@ -58,21 +58,6 @@ typedef struct window {
   int64_t top, left, height, width;
 } window;
 
-// Copies adjacent positions of a group, of the type of the computation.
-static void copy_positions(const ls_conv *conv, const ls_conv_types *types,
-                           char *target, const char *from, int64_t count) {
-  const int64_t size = conv->in_channels * (int64_t)types->size;
-  const int64_t wide = conv->in_channels * (int64_t)types->wide;
-  if (conv->groups == 1)
-    ls_conv_widen(types, target, from, count * conv->in_channels);
-  else if (size == wide)
-    ls_conv_copy_rows(target, wide, from, size * conv->groups, size, count);
-  else
-    for (int64_t i = 0; i < count; ++i)
-      ls_conv_widen(types, target + i * wide, from + i * size * conv->groups,
-                    conv->in_channels);
-}
-
 static void copy_window(const ls_conv *conv, const ls_conv_types *types,
                         const window *w, const char *image, char *target) {
   const ls_conv_dim *y = &conv->dim[Y], *x = &conv->dim[X];
@@ -86,9 +71,9 @@ static void copy_window(const ls_conv *conv, const ls_conv_types *types,
     const int64_t first = inside ? before : w->width;
     memset(target, 0, (size_t)(first * wide));
     if (!inside) continue;
-    copy_positions(conv, types, target + before * wide,
-                   image + (at * x->in + w->left + before) * pixel,
-                   end - before);
+    ls_conv_widen_rows(types, target + before * wide,
+                       image + (at * x->in + w->left + before) * pixel, pixel,
+                       conv->in_channels, end - before);
     memset(target + end * wide, 0, (size_t)((w->width - end) * wide));
   }
 }

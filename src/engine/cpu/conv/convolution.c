@@ -128,7 +128,6 @@ static void scatter_results(const conv_params *self, const ls_conv_phase *phase,
                             int64_t group, int64_t m0, int64_t m1,
                             const char *from, void *out) {
   const ls_conv *conv = &self->conv;
-  const bool half = self->types.half != LS_DTYPE_NONE;
   const int64_t size = (int64_t)self->types.size;
   const int64_t channels = conv->out_channels,
                 num_channels = channels * conv->groups;
@@ -141,12 +140,8 @@ static void scatter_results(const conv_params *self, const ls_conv_phase *phase,
         (char *)out +
         (ls_conv_output_at(phase, &line) * num_channels + group * channels) *
             size;
-    if (!half) ls_conv_copy_rows(target, pitch, from, row, row, line.count);
-    const bool dense = pitch == channels * size;
-    const int64_t rows = dense ? 1 : line.count;
-    for (int64_t i = 0; half && i < rows; ++i)
-      ls_conv_narrow(&self->types, target + i * pitch, from + i * row,
-                     dense ? line.count * channels : channels);
+    ls_conv_narrow_rows(&self->types, target, pitch, from, channels,
+                        line.count);
     from += line.count * row;
     m += line.count;
   }

@@ -10,21 +10,6 @@ enum { BLOCK_WORK = 1 << 17, MOST_IN = 64 };
 enum { MOST_TAPS = 1 << 24 };
 
 // ---- Outputs ---------------------------------------------------------------
-// Stores pixels that are side by side in scratch, `step` bytes apart.
-static void store_pixels(const ls_tap_work *w, char *out, size_t step,
-                         int64_t pixels) {
-  const ls_conv_types *types = &w->self->types;
-  const int64_t n = w->c1 - w->c0, row = n * (int64_t)types->size;
-  char *rows = ls_taps_scratch(w, w->self->y);
-  char *target = step == (size_t)row ? out : ls_taps_scratch(w, w->self->sums);
-  if (types->half != LS_DTYPE_NONE) {
-    ls_conv_narrow(types, target, rows, pixels * n);
-    rows = target;
-  }
-  if (rows != out)
-    ls_conv_copy_rows(out, (int64_t)step, rows, row, row, pixels);
-}
-
 // Computes `line.count` outputs of a line. Windows have one weight for all
 // channels: pixels whose inputs are side by side are like one with more.
 static void sum_line(const ls_tap_work *w, const ls_conv_line *line) {
@@ -64,7 +49,9 @@ static void sum_line(const ls_tap_work *w, const ls_conv_line *line) {
                                             ? ls_conv_taps(conv)
                                             : (int64_t)taps.count);
     self->kernels->multiply(&taps);
-    if (!direct) store_pixels(w, out, step, next - at);
+    if (!direct)
+      ls_conv_narrow_rows(&self->types, out, (int64_t)step, taps.y, n,
+                          next - at);
     out += (size_t)(next - at) * step;
   }
 }
@@ -171,7 +158,6 @@ static void plan_outputs(ls_kernel_plan *plan, ls_tap_params *self) {
   const size_t rows = (size_t)self->columns * row;
   const bool windows = self->windows != NULL;
   self->total = ls_conv_place(&plan->scratch, windows ? rows : row);
-  self->sums = ls_conv_place(&plan->scratch, rows);
   plan->blocks =
       ls_max_i64(1, self->chunks * self->phases * self->segments *
                         conv->images * conv->dim[Z].out * self->bands);

@@ -56,7 +56,7 @@ static void add_line(const ls_tap_work *w, const ls_conv_line *line) {
   taps.pitch = (size_t)(period * channels);
   if (self->types.half != LS_DTYPE_NONE) {
     char *wide = ls_taps_scratch(w, self->y);
-    ls_taps_widen_rows(w, wide, dy, step, line->count);
+    ls_conv_widen_rows(&self->types, wide, dy, (int64_t)step, n, line->count);
     dy = wide;
     taps.pitch = (size_t)n;
   }

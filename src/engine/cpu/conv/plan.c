@@ -43,6 +43,60 @@ void ls_conv_narrow(const ls_conv_types *types, void *target, const void *from,
     memcpy(target, from, (size_t)count * types->size);
 }
 
+// Returns how many of `count` short rows are converted together.
+static int64_t rows_at_once(int64_t n, int64_t count) {
+  return ls_max_i64(1, ls_min_i64(LS_CHUNK / ls_max_i64(1, n), count));
+}
+
+void ls_conv_widen_rows(const ls_conv_types *types, void *target,
+                        const void *from, int64_t pitch, int64_t n,
+                        int64_t count) {
+  const int64_t row = n * (int64_t)types->size, wide = n * (int64_t)types->wide;
+  if (pitch == row) {
+    ls_conv_widen(types, target, from, n * count);
+    return;
+  }
+  if (types->half == LS_DTYPE_NONE) {
+    ls_conv_copy_rows(target, wide, from, pitch, row, count);
+    return;
+  }
+  uint16_t chunk[LS_CHUNK];
+  char *to = target;
+  const char *rows = from;
+  for (int64_t some; count > 0; count -= some) {
+    some = rows_at_once(n, count);
+    if (some > 1) ls_conv_copy_rows((char *)chunk, row, rows, pitch, row, some);
+    ls_conv_widen(types, to, some > 1 ? (const void *)chunk : rows, some * n);
+    to += some * wide;
+    rows += some * pitch;
+  }
+}
+
+void ls_conv_narrow_rows(const ls_conv_types *types, void *target,
+                         int64_t pitch, const void *from, int64_t n,
+                         int64_t count) {
+  const int64_t row = n * (int64_t)types->size, wide = n * (int64_t)types->wide;
+  if (pitch == row) {
+    ls_conv_narrow(types, target, from, n * count);
+    return;
+  }
+  if (types->half == LS_DTYPE_NONE) {
+    ls_conv_copy_rows(target, pitch, from, row, row, count);
+    return;
+  }
+  uint16_t chunk[LS_CHUNK];
+  char *to = target;
+  const char *rows = from;
+  for (int64_t some; count > 0; count -= some) {
+    some = rows_at_once(n, count);
+    ls_conv_narrow(types, some > 1 ? (void *)chunk : to, rows, some * n);
+    if (some > 1)
+      ls_conv_copy_rows(to, pitch, (const char *)chunk, row, row, some);
+    to += some * pitch;
+    rows += some * wide;
+  }
+}
+
 void ls_conv_widen_column(const ls_conv_types *types, void *target,
                           int64_t pitch, const void *from, int64_t count) {
   if (types->wide == sizeof(double)) {

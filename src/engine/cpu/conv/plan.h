@@ -26,6 +26,14 @@ void ls_conv_widen(const ls_conv_types *types, void *target, const void *from,
                    int64_t count);
 void ls_conv_narrow(const ls_conv_types *types, void *target, const void *from,
                     int64_t count);
+// Convert `count` rows of `n` elements: stored ones are `pitch` bytes apart,
+// computed ones follow one another.
+void ls_conv_widen_rows(const ls_conv_types *types, void *target,
+                        const void *from, int64_t pitch, int64_t n,
+                        int64_t count);
+void ls_conv_narrow_rows(const ls_conv_types *types, void *target,
+                         int64_t pitch, const void *from, int64_t n,
+                         int64_t count);
 // Convert elements that are `pitch` apart.
 void ls_conv_widen_column(const ls_conv_types *types, void *target,
                           int64_t pitch, const void *from, int64_t count);

@@ -57,14 +57,9 @@ static void copy_line(const ls_tap_work *w, int64_t row, char *target) {
       (size_t)((row * conv->dim[X].in + begin) * channels + first) *
           self->types.size;
   if (!self->fused) {
-    const bool whole = w->step == channels;
-    char *rows = target;
-    for (int64_t i = begin; i < end; i += whole ? end - begin : 1) {
-      ls_conv_widen(&self->types, rows, from,
-                    whole ? (end - begin) * channels : groups);
-      rows += position;
-      from += (size_t)channels * self->types.size;
-    }
+    ls_conv_widen_rows(&self->types, target, from,
+                       channels * (int64_t)self->types.size, groups,
+                       end - begin);
     if (self->scales) scale_line(w, row, begin, end, target);
     return;
   }
@@ -190,21 +185,6 @@ ls_cpu_taps ls_taps_new(const ls_tap_work *w) {
   return (ls_cpu_taps){.channels = (size_t)(w->c1 - w->c0),
                        .step = (size_t)(w->step * w->phase.axis[X].move),
                        .fused = w->self->fused};
-}
-
-void ls_taps_widen_rows(const ls_tap_work *w, char *wide, const char *rows,
-                        size_t step, int64_t pixels) {
-  const ls_conv_types *types = &w->self->types;
-  int64_t n = w->c1 - w->c0;
-  if (step == (size_t)n * types->size) {
-    n *= pixels;
-    pixels = 1;
-  }
-  for (; pixels > 0; --pixels) {
-    ls_conv_widen(types, wide, rows, n);
-    rows += step;
-    wide += (size_t)n * types->wide;
-  }
 }
 
 // ---- Plans -----------------------------------------------------------------

@@ -91,9 +91,6 @@ int64_t ls_taps_same(const ls_tap_work *w, int64_t at, int64_t end);
 // ones after it that have the same.
 ls_cpu_taps ls_taps_new(const ls_tap_work *w);
 void ls_taps_list(const ls_tap_work *w, int64_t at, ls_cpu_taps *taps);
-// Widens the rows of pixels, `step` bytes apart, to rows side by side.
-void ls_taps_widen_rows(const ls_tap_work *w, char *wide, const char *rows,
-                        size_t step, int64_t pixels);
 
 // Returns 1 / count in the type of the computation.
 double ls_taps_factor(const ls_tap_params *self, int64_t count);

@@ -63,13 +63,10 @@ static const void *dy_of(const weights_params *self, const part *p,
     const ls_conv_line line = ls_conv_line_at(&p->phase, m, m1);
     const int64_t at = ls_conv_output_at(&p->phase, &line);
     const int64_t period = p->phase.axis[LS_WINDOW_DIMS - 1].period;
-    for (int64_t i = 0; i < line.count; ++i) {
-      ls_conv_widen(&self->types, target,
-                    in + (size_t)((at + i * period) * num_channels) *
-                             self->types.size,
-                    channels);
-      target += (size_t)channels * self->types.wide;
-    }
+    const int64_t pixel = num_channels * (int64_t)self->types.size;
+    ls_conv_widen_rows(&self->types, target, in + at * pixel, period * pixel,
+                       channels, line.count);
+    target += (size_t)(line.count * channels) * self->types.wide;
     m += line.count;
   }
   return dy;
@@ -164,11 +161,10 @@ static void run_part(const weights_params *self, const part *p,
     m0 = is_view ? add_view(self, p, call, m0, &product)
                  : add_panel(self, p, call, m0, &product);
   } while (m0 < p->phase.pixels);
-  const float *wide = product.c;
-  for (int64_t r = 0; half && r < p->r1 - p->r0; ++r)
-    ls_conv_narrow(&self->types,
-                   out + (size_t)(r * num_channels) * self->types.size,
-                   wide + r * channels, channels);
+  if (half)
+    ls_conv_narrow_rows(&self->types, out,
+                        num_channels * (int64_t)self->types.size, product.c,
+                        channels, p->r1 - p->r0);
 }
 
 // ---- Parts of the bands ----------------------------------------------------

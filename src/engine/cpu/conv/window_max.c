@@ -68,10 +68,7 @@ static void load_line(const max_work *w, char *target, const char *from,
   int64_t pitch = w->self->channels * (int64_t)types->size;
   if (types->half != LS_DTYPE_NONE) {
     char *line = (char *)w->call->scratch + w->self->line;
-    const int64_t runs = w->count == w->self->channels ? 1 : width;
-    for (int64_t i = 0; i < runs; ++i)
-      ls_conv_widen(types, line + i * row, from + i * pitch,
-                    width / runs * w->count);
+    ls_conv_widen_rows(types, line, from, pitch, w->count, width);
     from = line;
     pitch = row;
   }
@@ -93,10 +90,7 @@ static void store_line(const max_work *w, char *out, const char *from,
     ls_conv_copy_rows(target + p * pitch, phases * pitch,
                       from + p * slots * row, row, row,
                       (width - p - 1) / phases + 1);
-  const int64_t runs = w->count == w->self->channels ? 1 : width;
-  for (int64_t i = 0; half && i < runs; ++i)
-    ls_conv_narrow(types, out + i * out_pitch, target + i * row,
-                   width / runs * w->count);
+  if (half) ls_conv_narrow_rows(types, out, out_pitch, target, w->count, width);
 }
 
 // Returns the lines of the image in `array`, copied to `offset` in scratch if
