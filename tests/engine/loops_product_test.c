@@ -75,6 +75,15 @@ TEST(large_products_are_cut_without_a_trace) {
     p = (product_case){
         .dtype = loop_types[t], .batch = 3, .m = 300, .n = 270, .k = 20};
     check_matmul(&p, &random);
+    // Narrow numbers are widened in several parts.
+    p = (product_case){.dtype = loop_types[t],
+                       .batch = 2,
+                       .m = 14,
+                       .n = 24,
+                       .k = 1300,
+                       .ta = t & 1,
+                       .tb = t & 2};
+    check_matmul(&p, &random);
   }
 }
 
@@ -106,6 +115,41 @@ TEST(long_sums_are_chains_that_are_added_in_order) {
           sum = k < PART_K ? chain : sum + chain;
       }
       assert_memory_equal(&got[i], &sum, sizeof(sum));
+    }
+  }
+}
+
+// Longer than the values that are widened at a time.
+TEST(sums_of_16_bits_are_one_chain_of_floats) {
+  enum { K = 1303 };
+  loop_random random = {loop_random_seed()};
+  for (int way = 0; way < 32; ++way) {
+    const bool ta = way & 1, tb = way & 2;
+    const int64_t rows = way & 8 ? 14 : 1, columns = way & 16 ? 27 : 1;
+    const ls_dtype dtype = way & 4 ? LS_DTYPE_BF16 : LS_DTYPE_F16;
+    LS_OWN(loop_case, c) = {.op = LS_OP_MATMUL,
+                            .out = {dtype, LS_SHAPE(rows, columns)}};
+    loop_case_attr(&c, LS_ATTR_B("transpose_a", ta));
+    loop_case_attr(&c, LS_ATTR_B("transpose_b", tb));
+    const void *a = loop_case_add(
+        &c, (ls_type){dtype, ta ? LS_SHAPE(K, rows) : LS_SHAPE(rows, K)}, -1, 1,
+        &random);
+    const void *b = loop_case_add(
+        &c, (ls_type){dtype, tb ? LS_SHAPE(columns, K) : LS_SHAPE(K, columns)},
+        -1, 1, &random);
+    HEAP(uint16_t, got) = loop_case_run(&c);
+    for (int64_t i = 0; i < rows * columns; ++i) {
+      float chain = 0;
+      for (int64_t k = 0; k < K; ++k) {
+        const int64_t m = i / columns, n = i % columns;
+        chain =
+            fmaf((float)loop_read(dtype, a, ta ? k * rows + m : m * K + k),
+                 (float)loop_read(dtype, b, tb ? n * K + k : k * columns + n),
+                 chain);
+      }
+      uint16_t want;
+      loop_write(dtype, &want, 0, chain);
+      assert_int_equal(got[i], want);
     }
   }
 }

@@ -189,6 +189,35 @@ static void check_any_cut(ls_dtype dtype, sizes s, number_kind kind,
   numbers_free(want, 0);
 }
 
+// Runs pieces along k one after the other; the last one ends the chains.
+static void check_pieces(ls_dtype dtype, sizes s, const kernel_tables *tables,
+                         loop_random *random) {
+  LS_OWN(product, p) = new_product(dtype, s, NUMBERS_SMALL, random);
+  p.args.bias = p.bias;
+  p.args.activation = LS_CPU_ACTIVATION_RELU;
+  void *want = compute_want(&p);
+  for (size_t t = 0; t < tables->count; ++t) {
+    size_t cuts[MOST_CUTS + 1];
+    const size_t pieces = cut(s.k, cuts, random);
+    reset(&p);
+    for (size_t i = 0; i < pieces; ++i) {
+      product piece = p;
+      ls_cpu_product *args = &piece.args;
+      args->k = cuts[i + 1] - cuts[i];
+      args->continues = i > 0;
+      if (i + 1 < pieces) args->bias = NULL;
+      if (i + 1 < pieces) args->activation = LS_CPU_ACTIVATION_NONE;
+      args->a = (const char *)p.a +
+                cuts[i] * (s.a_transposed ? args->lda : 1) * p.element;
+      args->b = (const char *)p.b +
+                cuts[i] * (s.b_transposed ? 1 : args->ldb) * p.element;
+      run_block(tables->at[t], &piece, (ls_cpu_block){0, s.m, 0, s.n});
+    }
+    expect_product("pieces", tables->at[t], &p, want);
+  }
+  numbers_free(want, 0);
+}
+
 static sizes random_sizes(size_t most, loop_random *random) {
   return (sizes){.m = 1 + loop_random_bits(random) % most,
                  .n = 1 + loop_random_bits(random) % most,
@@ -205,6 +234,15 @@ TEST(no_cut_and_no_place_in_memory_shows) {
       check_any_cut(wide != 0 ? LS_DTYPE_F64 : LS_DTYPE_F32,
                     random_sizes(round % 10 == 0 ? 150 : 50, &random),
                     NUMBERS_SMALL, &tables, &random);
+}
+
+TEST(a_chain_goes_on_from_a_piece_to_the_next) {
+  const kernel_tables tables = kernel_tables_find();
+  loop_random random = {loop_random_seed()};
+  for (int round = 0; round < (LS_SANITIZED ? 40 : 200); ++round)
+    check_pieces(round % 2 != 0 ? LS_DTYPE_F64 : LS_DTYPE_F32,
+                 random_sizes(round % 4 < 2 ? 6 : 80, &random), &tables,
+                 &random);
 }
 
 // Infinities, NaNs and denormals travel down the chain like all else.

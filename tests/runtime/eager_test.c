@@ -184,6 +184,16 @@ TEST(a_team_has_scratch_for_the_blocks_that_it_can_share) {
   expect_ok(ls_frame_end(NULL));
 }
 
+TEST(a_gradient_over_many_rows_of_16_bits_copies_few_of_them) {
+  LS_OWN(counted, memory) = counted_begin(4);
+  expect_ok(ls_frame_begin());
+  const ls_tensor x = ls_fill(LS_DTYPE_BF16, LS_SHAPE(1 << 18, 8), 1);
+  const uint64_t before = counted_now(&memory).peak_bytes;
+  expect_ok(ls_tensor_status(ls_matmul_transposed(x, true, x, false)));
+  assert_true(counted_now(&memory).peak_bytes < before + (2 << 20));
+  expect_ok(ls_frame_end(NULL));
+}
+
 TEST(the_few_largest_are_found_without_a_copy_of_all) {
   LS_OWN(counted, memory) = counted_begin(1);
   expect_ok(ls_frame_begin());

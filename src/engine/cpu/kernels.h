@@ -47,6 +47,7 @@ typedef struct ls_cpu_product {
   bool a_transposed;
   bool b_transposed;
   bool accumulate;  // C = C + result instead of C = result.
+  bool continues;   // Chains go on from C instead of +0; not with accumulate.
   // A may be a view: after every m_line rows of it, `m_skip` more elements are
   // skipped in the array, and likewise along k. A line of 0: no skips.
   size_t m_line, k_line;

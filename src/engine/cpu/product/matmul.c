@@ -176,6 +176,8 @@ enum { BLOCK_WORK = 1 << 19 };
 // Least bands and elements of B that are worth a separate first step, of which
 // a block has LINE columns or rows of B.
 enum { MANY_BANDS = 4, LARGE_B = 1 << 14 };
+// Bytes of the values of k that are widened at a time.
+enum { WIDE_BYTES = 2048 };
 
 typedef struct matmul_params {
   ls_cpu_product product;  // Arrays are set per call.
@@ -234,47 +236,68 @@ static void narrow_row(const matmul_params *self, char *out, const char *in,
 
 static size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
 
-// Returns the bytes of one unit's widened A, B, C and bias.
+// Returns the number of values of k that are widened at a time.
+static size_t wide_k(const matmul_params *self) {
+  return min_size(self->product.k,
+                  WIDE_BYTES / (2 * ls_dtype_size(self->dtype)));
+}
+
+// Returns the bytes of a unit's widened bias and C, and of A and B for some
+// values of k.
 static size_t wide_bytes(const matmul_params *self) {
   const ls_cpu_product *p = &self->product;
   const size_t m = min_size(p->m, BAND), n = min_size(p->n, PANEL);
+  const size_t k = wide_k(self);
   const size_t bytes =
-      (m * p->k + p->k * n + m * n + n) * 2 * ls_dtype_size(self->dtype);
+      (n + m * n + m * k + k * n) * 2 * ls_dtype_size(self->dtype);
   return (bytes + 63) / 64 * 64;
 }
 
-// Scratch: the widened unit, then the product's own.
+// Scratch: the widened unit, then the product's own. Chains go on in the
+// widened C from some values of k to the next.
 static void narrow_unit(const matmul_params *self, const ls_cpu_product *p,
                         const ls_cpu_block *t, char *scratch) {
-  const size_t m = t->m1 - t->m0, n = t->n1 - t->n0, k = p->k;
+  const size_t m = t->m1 - t->m0, n = t->n1 - t->n0;
   const size_t size = ls_dtype_size(self->dtype);
-  const char *a = p->a, *b = p->b, *bias = p->bias;
   ls_cpu_product unit = *p;
   unit.m = m;
   unit.n = n;
-  unit.lda = p->a_transposed ? m : k;
-  unit.ldb = p->b_transposed ? k : n;
   unit.ldc = n;
-  char *next = scratch;
-  unit.a = next;
-  next = p->a_transposed
-             ? widen_rows(self->dtype, next, a + t->m0 * size, k, m, p->lda)
-             : widen_rows(self->dtype, next, a + t->m0 * p->lda * size, m, k,
-                          p->lda);
-  unit.b = next;
-  next = p->b_transposed
-             ? widen_rows(self->dtype, next, b + t->n0 * p->ldb * size, n, k,
-                          p->ldb)
-             : widen_rows(self->dtype, next, b + t->n0 * size, k, n, p->ldb);
-  if (bias != NULL) {
-    unit.bias = next;
-    next = widen_rows(self->dtype, next, bias + t->n0 * size, 1, n, n);
-  }
-  unit.c = next;
-  self->run(&unit, &(ls_cpu_block){0, m, 0, n}, scratch + wide_bytes(self));
+  unit.bias = NULL;
+  unit.activation = LS_CPU_ACTIVATION_NONE;
+  char *sums = scratch;
+  if (p->bias != NULL)
+    sums = widen_rows(self->dtype, scratch,
+                      (const char *)p->bias + t->n0 * size, 1, n, n);
+  char *a = sums + 2 * size * m * n;
+  unit.a = a;
+  unit.c = sums;
+  size_t k0 = 0;
+  do {  // Runs once even if k is 0, for the epilogue.
+    const size_t k = min_size(wide_k(self), p->k - k0);
+    const size_t a0 =
+        p->a_transposed ? k0 * p->lda + t->m0 : t->m0 * p->lda + k0;
+    const size_t b0 =
+        p->b_transposed ? t->n0 * p->ldb + k0 : k0 * p->ldb + t->n0;
+    unit.k = k;
+    unit.lda = p->a_transposed ? m : k;
+    unit.ldb = p->b_transposed ? k : n;
+    char *b = widen_rows(self->dtype, a, (const char *)p->a + a0 * size,
+                         p->a_transposed ? k : m, unit.lda, p->lda);
+    unit.b = b;
+    widen_rows(self->dtype, b, (const char *)p->b + b0 * size,
+               p->b_transposed ? n : k, unit.ldb, p->ldb);
+    unit.continues = k0 > 0;
+    k0 += k;
+    if (k0 == p->k) {
+      if (p->bias != NULL) unit.bias = scratch;
+      unit.activation = p->activation;
+    }
+    self->run(&unit, &(ls_cpu_block){0, m, 0, n}, scratch + wide_bytes(self));
+  } while (k0 < p->k);
   char *c = (char *)p->c + (t->m0 * p->ldc + t->n0) * size;
   for (size_t i = 0; i < m; ++i)
-    narrow_row(self, c + i * p->ldc * size, next + i * n * 2 * size, n);
+    narrow_row(self, c + i * p->ldc * size, sums + i * n * 2 * size, n);
 }
 
 // ---- Loop ------------------------------------------------------------------

@@ -364,7 +364,8 @@ static ls_cpu_product transpose_column(const ls_cpu_product *p) {
                           .ldb = p->lda,
                           .ldc = p->m,
                           .activation = p->activation,
-                          .accumulate = p->accumulate};
+                          .accumulate = p->accumulate,
+                          .continues = p->continues};
 }
 
 // Returns true if that has the same matrices in memory, and its tiles read A's
@@ -507,7 +508,7 @@ static void run_row(step *s, const tile_size *size, size_t m, size_t n0,
                                                       : size->masked;
     work.lanes = columns - (is_narrow ? 0 : PANEL - LANES);
     work.b = s->packs_b ? s->b + (n - n0) * k : k > 0 ? b_at(s, n) : NULL;
-    work.in = is_first ? NULL : chains + (n - n0);
+    work.in = is_first && !p->continues ? NULL : chains + (n - n0);
     work.out = (is_last ? c : chains) + (n - n0);
     if (p->bias != NULL) end.bias = (const ELEM *)p->bias + n;
     const bool is_largest = columns == PANEL && size == tile_sizes;

@@ -34,9 +34,10 @@ LS_EXPAND void multiply_turned(const ls_cpu_product *p, size_t m, size_t n,
   const float *b = (const float *)p->b + n * p->ldb;
   float values[SIDE * SIDE] = {0};
   vf sum[FEW_ROWS];
+  float *c = (float *)p->c + m * p->ldc + n;
   LS_UNROLL
   for (size_t i = 0; i < rows; ++i)
-    sum[i] = vf_zero();
+    sum[i] = p->continues ? vf_load_n(c + i * p->ldc, columns) : vf_zero();
   for (size_t k = 0; k < p->k; k += SIDE) {
     const size_t some = min_size(SIDE, p->k - k);
     if (some == SIDE && columns == SIDE)
@@ -50,7 +51,6 @@ LS_EXPAND void multiply_turned(const ls_cpu_product *p, size_t m, size_t n,
         sum[i] = vf_fma(vf_set1(a[i * a_row]), row, sum[i]);
     }
   }
-  float *c = (float *)p->c + m * p->ldc + n;
   LS_UNROLL
   for (size_t i = 0; i < rows; ++i, c += p->ldc) {
     vf x = sum[i];
