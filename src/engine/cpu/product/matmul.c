@@ -425,6 +425,28 @@ static bool can_add(const matmul_params *self,
   return scratch(&product) == before;
 }
 
+// Multiplies a vector of one column as a row, by the transposed matrix: tiles
+// read many of its columns at a time. Where those are stored as rows, only
+// product_f32 does so well.
+static void turn_column(const ls_cpu_kernels *kernels, matmul_params *self) {
+  ls_cpu_product *p = &self->product;
+  if (p->n != 1 || self->has_bias || self->run == kernels->product_bf16 ||
+      (!p->a_transposed && self->run != kernels->product_f32))
+    return;
+  const int64_t a_step = self->a_step;
+  self->a_step = self->b_step;
+  self->b_step = a_step;
+  *p = (ls_cpu_product){.m = 1,
+                        .n = p->m,
+                        .k = p->k,
+                        .lda = p->k,
+                        .ldb = p->lda,
+                        .ldc = p->m,
+                        .activation = p->activation,
+                        .b_transposed = !p->a_transposed};
+  self->turned = true;
+}
+
 // Chooses the product's function; returns false if there is none.
 static bool choose_product(ls_kernel_plan *plan, matmul_params *self) {
   const ls_cpu_kernels *kernels = plan->kernels;
@@ -450,34 +472,13 @@ static bool choose_product(ls_kernel_plan *plan, matmul_params *self) {
   } else {
     return false;
   }
+  turn_column(kernels, self);
   plan->scratch = scratch(&self->product);
   if (is_narrow(self->dtype))
     plan->scratch += wide_bytes(self);
   else if (ls_dtype_is_float(self->dtype))
     plan->adds = can_add(self, scratch);
   return true;
-}
-
-// Multiplies a vector of one column as a row, by a transposed matrix.
-static void turn_column(matmul_params *self, ls_kernel_plan *plan) {
-  ls_cpu_product *p = &self->product;
-  if (self->run != plan->kernels->product_f32 || self->dtype != LS_DTYPE_F32 ||
-      p->n != 1 || p->a_transposed || self->has_bias)
-    return;
-  const int64_t a_step = self->a_step;
-  self->a_step = self->b_step;
-  self->b_step = a_step;
-  *p = (ls_cpu_product){.m = 1,
-                        .n = p->m,
-                        .k = p->k,
-                        .lda = p->k,
-                        .ldb = p->lda,
-                        .ldc = p->m,
-                        .activation = p->activation,
-                        .b_transposed = true};
-  self->turned = true;
-  plan->scratch = plan->kernels->product_f32_scratch(p);
-  plan->adds = can_add(self, plan->kernels->product_f32_scratch);
 }
 
 static void cut_units(matmul_params *self) {
@@ -542,7 +543,6 @@ ls_status kernel_matmul(ls_kernel_plan *plan) {
     return parts_prepare(&self->product, self->has_bias, plan);
   if (!choose_product(plan, self))
     return ls_kernel_unsupported(plan, self->dtype);
-  turn_column(self, plan);
   cut_units(self);
   if (is_worth_arranging(self, plan->kernels)) plan_arranging(self, plan);
   plan->flops = 2.0 * (double)self->batch * (double)self->product.m *
