@@ -463,6 +463,13 @@ static void pack_b_group(const step *s, size_t n0, size_t n1) {
 
 #include "engine/cpu/isa/product/product_ahead.h"
 
+// Returns the number of columns of the tile at column n: those of a panel, of
+// which a vector and at most a half of one are two tiles.
+static size_t columns_at(size_t n0, size_t n, size_t n1) {
+  const size_t columns = min_size(PANEL - (n - n0) % PANEL, n1 - n);
+  return columns > LANES && columns <= LANES + HALF_COLUMNS ? LANES : columns;
+}
+
 // Runs the tiles of one tile row, at row m, in the columns [n0, n1) of a group.
 static void run_row(step *s, const tile_size *size, size_t m, size_t n0,
                     size_t n1) {
@@ -499,15 +506,18 @@ static void run_row(step *s, const tile_size *size, size_t m, size_t n0,
     work.k_line = p->k_line;
     work.k_skip = p->k_skip;
   }
-  for (size_t n = n0; n < n1; n += PANEL) {
-    const size_t columns = min_size(PANEL, n1 - n);
+  for (size_t n = n0, columns; n < n1; n += columns) {
+    columns = columns_at(n0, n, n1);
     const bool is_narrow = columns <= LANES;
     tile_fn *const *tiles = columns == PANEL          ? size->full
                             : columns <= HALF_COLUMNS ? size->half
                             : is_narrow               ? size->narrow
                                                       : size->masked;
     work.lanes = columns - (is_narrow ? 0 : PANEL - LANES);
-    work.b = s->packs_b ? s->b + (n - n0) * k : k > 0 ? b_at(s, n) : NULL;
+    const size_t in_panel = (n - n0) % PANEL;
+    work.b = s->packs_b ? s->b + (n - n0 - in_panel) * k + in_panel
+             : k > 0    ? b_at(s, n)
+                        : NULL;
     work.in = is_first && !p->continues ? NULL : chains + (n - n0);
     work.out = (is_last ? c : chains) + (n - n0);
     if (p->bias != NULL) end.bias = (const ELEM *)p->bias + n;
