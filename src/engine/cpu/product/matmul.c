@@ -195,6 +195,7 @@ typedef struct matmul_params {
   // Row pitch of B after the first step; 0: there is no first step.
   size_t arranged_ldb;
   ls_cpu_transpose_fn *transpose;
+  const ls_cpu_conversions *conversions;  // For bytes.
   bool narrow_relu;  // The activation of bytes, after their product.
 } matmul_params;
 
@@ -207,31 +208,34 @@ static bool is_narrow(ls_dtype dtype) {
 
 // Widens a matrix of rows that are `pitch` apart; returns the end of the
 // result.
-static char *widen_rows(ls_dtype dtype, char *out, const char *in, size_t rows,
-                        size_t columns, size_t pitch) {
-  const size_t size = ls_dtype_size(dtype);
+static char *widen_rows(const matmul_params *self, char *out, const char *in,
+                        size_t rows, size_t columns, size_t pitch) {
+  const size_t size = ls_dtype_size(self->dtype);
+  if (columns == pitch) {
+    columns *= rows;
+    rows = columns > 0;
+  }
   for (size_t i = 0; i < rows; ++i, out += 2 * size * columns) {
     const void *from = in + i * pitch * size;
     if (size == 2)
-      ls_widen(dtype, (float *)(void *)out, from, (int64_t)columns);
+      ls_widen(self->dtype, (float *)(void *)out, from, (int64_t)columns);
     else
-      for (size_t j = 0; j < columns; ++j)
-        ((uint16_t *)(void *)out)[j] = ((const uint8_t *)from)[j];
+      self->conversions->of[LS_DTYPE_U8][LS_DTYPE_U16](NULL, out, &from,
+                                                       (int64_t)columns);
   }
   return out;
 }
 
-static void narrow_row(const matmul_params *self, char *out, const char *in,
+static void narrow_row(const matmul_params *self, char *out, const void *in,
                        size_t columns) {
   if (ls_is_half(self->dtype)) {
-    ls_narrow(self->dtype, (uint16_t *)(void *)out,
-              (const float *)(const void *)in, (int64_t)columns);
+    ls_narrow(self->dtype, (uint16_t *)(void *)out, in, (int64_t)columns);
     return;
   }
-  for (size_t j = 0; j < columns; ++j) {
-    const int8_t low = (int8_t)((const uint16_t *)(const void *)in)[j];
-    ((int8_t *)out)[j] = self->narrow_relu && low < 0 ? 0 : low;
-  }
+  self->conversions->of[LS_DTYPE_U16][LS_DTYPE_I8](NULL, out, &in,
+                                                   (int64_t)columns);
+  for (size_t j = 0; self->narrow_relu && j < columns; ++j)
+    if (((int8_t *)out)[j] < 0) out[j] = 0;
 }
 
 static size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
@@ -267,8 +271,8 @@ static void narrow_unit(const matmul_params *self, const ls_cpu_product *p,
   unit.activation = LS_CPU_ACTIVATION_NONE;
   char *sums = scratch;
   if (p->bias != NULL)
-    sums = widen_rows(self->dtype, scratch,
-                      (const char *)p->bias + t->n0 * size, 1, n, n);
+    sums = widen_rows(self, scratch, (const char *)p->bias + t->n0 * size, 1, n,
+                      n);
   char *a = sums + 2 * size * m * n;
   unit.a = a;
   unit.c = sums;
@@ -282,11 +286,11 @@ static void narrow_unit(const matmul_params *self, const ls_cpu_product *p,
     unit.k = k;
     unit.lda = p->a_transposed ? m : k;
     unit.ldb = p->b_transposed ? k : n;
-    char *b = widen_rows(self->dtype, a, (const char *)p->a + a0 * size,
+    char *b = widen_rows(self, a, (const char *)p->a + a0 * size,
                          p->a_transposed ? k : m, unit.lda, p->lda);
     unit.b = b;
-    widen_rows(self->dtype, b, (const char *)p->b + b0 * size,
-               p->b_transposed ? n : k, unit.ldb, p->ldb);
+    widen_rows(self, b, (const char *)p->b + b0 * size, p->b_transposed ? n : k,
+               unit.ldb, p->ldb);
     unit.continues = k0 > 0;
     k0 += k;
     if (k0 == p->k) {
@@ -528,6 +532,7 @@ ls_status kernel_matmul(ls_kernel_plan *plan) {
   LS_ARENA_NEW_OR_RETURN(plan->arena, matmul_params, self);
   read_sizes(plan, self);
   self->dtype = plan->in[0].dtype;
+  self->conversions = plan->kernels->conversions;
   self->has_bias = plan->node->type == LS_OP_DENSE && plan->num_in > 2;
   const ls_attr *activation = ls_node_attr(plan->node, LS_ATTR_ID_ACTIVATION);
   if (activation != NULL) {
