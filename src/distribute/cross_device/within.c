@@ -168,12 +168,9 @@ ls_status ls_weigh(ls_nest leaf, const ls_reduce_options *options,
   *out_within = (ls_within){0};
   if (options->axes != NULL && options->num_axes > 0)
     return ls_unimplemented("a weighted mean along an axis");
-  const ls_variable *variable = ls_nest_as_variable(leaf);
-  const size_t count =
-      variable != NULL ? variable->num_components : ls_distributed_count(leaf);
   double total = 0;  // Counts missing components, too.
-  LS_RETURN_IF_ERROR(
-      check_weights(options->weights, options->num_weights, count, &total));
+  LS_RETURN_IF_ERROR(check_weights(options->weights, options->num_weights,
+                                   ls_count_components(leaf), &total));
   weighing w = {options->weights, out_within};
   LS_RETURN_IF_ERROR(each_component(leaf, weigh_each, &w, &out_within->value));
   if (out_within->total == 0 && out_within->like.ref != 0) {

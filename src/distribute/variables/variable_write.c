@@ -65,11 +65,8 @@ static ls_status write_refuse_own(const ls_writing *w, ls_nest value) {
 // far as their types are known.
 static ls_status write_check_count(const ls_writing *w, ls_nest value) {
   const ls_variable *variable = w->variable;
-  const size_t have = value.kind == LS_KIND_DISTRIBUTED
-                          ? ls_distributed_count(value)
-                      : ls_is_distributed_variable(value)
-                          ? ls_variable_num_components(value.as.ref)
-                          : variable->num_components;
+  const size_t have = ls_has_components(value) ? ls_count_components(value)
+                                               : variable->num_components;
   return have == variable->num_components
              ? ls_ok()
              : ls_invalid_argument(
