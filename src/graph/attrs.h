@@ -69,6 +69,22 @@ static inline int64_t ls_attr_int(const ls_attr *attrs, size_t count,
   return attr != NULL ? attr->as.i : ls_attr_table[id].otherwise.i;
 }
 
+// Numbers of operands and results of a replicate op.
+typedef struct ls_replicate_counts {
+  size_t replicas, split, wide_split, gathered, wide_gathered;
+} ls_replicate_counts;
+
+static inline ls_replicate_counts ls_replicate_counts_of(const ls_attr *attrs,
+                                                         size_t count) {
+  return (ls_replicate_counts){
+      (size_t)ls_attr_int(attrs, count, LS_ATTR_ID_REPLICAS),
+      (size_t)ls_attr_int(attrs, count, LS_ATTR_ID_NUM_SPLIT),
+      (size_t)ls_attr_int(attrs, count, LS_ATTR_ID_NUM_WIDE_SPLIT),
+      (size_t)ls_attr_int(attrs, count, LS_ATTR_ID_NUM_GATHERED),
+      (size_t)ls_attr_int(attrs, count, LS_ATTR_ID_NUM_WIDE_GATHERED),
+  };
+}
+
 // ---- Names and bounds ------------------------------------------------------
 // Returns the collective whose results a `meeting` op with these attributes
 // records: the op may then have that collective's attributes, too. LS_OP_NONE

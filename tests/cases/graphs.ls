@@ -114,7 +114,7 @@ graph lowered "program" {
   return %2:0, %2:1
 }
 ---- INVALID_ARGUMENT
-its regions take 1 inputs with their captures, it has 2
+replicate over 2: 0 split arguments, 0 wide ones and 1 captures against 2 operands
 ==== a lowered graph whose counts agree
 graph lowered "program" {
   %1 = parameter() {dtype = f32, shape = shape[4], index = 0} : f32[4]

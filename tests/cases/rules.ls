@@ -105,7 +105,7 @@ graph build "g" {
   })
 }
 ---- INVALID_ARGUMENT
-it needs 0 regions and has 1
+it needs no regions and has 1
 ==== a loop without a body
 graph build "g" {
   %1 = while() {num_carried = 0} (graph region "c" loop {
@@ -114,7 +114,7 @@ graph build "g" {
   })
 }
 ---- INVALID_ARGUMENT
-it needs 2 regions and has 1
+while needs 2 child graphs, got 1
 ==== a loop whose body takes another number of values
 graph build "g" {
   %1 = constant() {value = f32[] [1]} : f32[]
@@ -128,7 +128,7 @@ graph build "g" {
   }) : f32[]
 }
 ---- INVALID_ARGUMENT
-1 values go round, its regions declare 1 and 0 parameters
+while: 1 values are carried and 0 are saved, the body takes 0 and returns 1
 ==== a branch without its capture's input
 graph build "g" {
   %1 = constant() {value = bool[] [true]} : bool[]
@@ -141,7 +141,7 @@ graph build "g" {
   }) : bool[]
 }
 ---- INVALID_ARGUMENT
-its regions take 2 inputs with their captures, it has 1
+cond: a predicate, 1 and 0 captures against 1 operands
 ==== an argument of another type
 graph build "g" {
   %1 = constant() {value = i32[] [1]} : i32[]

@@ -57,7 +57,7 @@ graph lowered "wide" {
   return %2
 }
 ---- INVALID_ARGUMENT
-2 replicas, 1 split arguments for 0 parameters
+replicate: body 0 takes 0 split arguments of 1 and returns 1 values
 ==== more wide results than there are
 graph lowered "wide" {
   %1 = parameter() {dtype = f32, shape = shape[2,2], index = 0} : f32[2,2]
@@ -68,7 +68,7 @@ graph lowered "wide" {
   return %2
 }
 ---- INVALID_ARGUMENT
-2 gathered of 1 results
+returns 1 values, 2 of them for each replica
 ==== a wide result of another type
 graph lowered "wide" {
   %1 = parameter() {dtype = f32, shape = shape[2,2], index = 0} : f32[2,2]

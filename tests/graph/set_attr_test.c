@@ -40,7 +40,7 @@ TEST(an_attribute_fits_the_op) {
   expect_refused(
       graph, ls_nest_tensor(loop, 0),
       (ls_attr){.name = "num_carried", .kind = LS_ATTR_INT, .as.i = 1048576},
-      "1048576 values go round");
+      "while: 1048576 values are carried");
   const ls_tensor y = ls_reshape(
       ls_placeholder(LS_DTYPE_F32, LS_SHAPE(2, 3), "x"), LS_SHAPE(6));
   ls_size sizes[] = {{LS_SIZE_CONSTANT, 3}, {LS_SIZE_CONSTANT, 2}};

@@ -82,10 +82,13 @@ ls_status infer_cond(ls_infer *infer) {
   LS_RETURN_IF_ERROR(check_regions(infer, 2));
   const ls_graph *yes = infer->spec->regions[0];
   const ls_graph *no = infer->spec->regions[1];
-  if (infer->num_in != 1 + yes->num_captures + no->num_captures)
+  if (infer->num_in != 1 + yes->num_captures + no->num_captures ||
+      yes->num_declared + no->num_declared > 0)
     return ls_invalid_argument(
-        "cond: a predicate, %zu and %zu captures against %zu operands",
-        yes->num_captures, no->num_captures, infer->num_in);
+        "cond: a predicate, %zu and %zu captures against %zu operands, and "
+        "%zu and %zu other parameters",
+        yes->num_captures, no->num_captures, infer->num_in, yes->num_declared,
+        no->num_declared);
   if (infer->in[0].dtype != LS_DTYPE_BOOL ||
       !ls_shape_compatible(infer->in[0].shape, LS_SCALAR))
     return ls_invalid_argument(
@@ -118,22 +121,8 @@ ls_status infer_call(ls_infer *infer) {
 }
 
 // ---- Replicate -------------------------------------------------------------
-// Numbers of operands and results of a replicate op.
-typedef struct replicate {
-  size_t replicas, split, wide_split, gathered, wide_gathered;
-} replicate;
-
-static replicate replicate_of(const ls_infer *infer) {
-  return (replicate){
-      (size_t)ls_infer_int(infer, LS_ATTR_ID_REPLICAS),
-      (size_t)ls_infer_int(infer, LS_ATTR_ID_NUM_SPLIT),
-      (size_t)ls_infer_int(infer, LS_ATTR_ID_NUM_WIDE_SPLIT),
-      (size_t)ls_infer_int(infer, LS_ATTR_ID_NUM_GATHERED),
-      (size_t)ls_infer_int(infer, LS_ATTR_ID_NUM_WIDE_GATHERED),
-  };
-}
-
-static ls_status check_classes(const ls_infer *infer, const replicate *r) {
+static ls_status check_classes(const ls_infer *infer,
+                               const ls_replicate_counts *r) {
   const ls_attr *classes = ls_infer_attr(infer, LS_ATTR_ID_CLASSES);
   if (r->wide_split + r->wide_gathered > 0 &&
       infer->spec->regions[0]->kind != LS_GRAPH_LOWERED)
@@ -154,7 +143,8 @@ static ls_status check_classes(const ls_infer *infer, const replicate *r) {
 
 // Checks the bodies. Replicas with different argument shapes have different
 // bodies; the attribute `classes` maps replicas to bodies.
-static ls_status check_bodies(const ls_infer *infer, const replicate *r) {
+static ls_status check_bodies(const ls_infer *infer,
+                              const ls_replicate_counts *r) {
   const ls_graph *first = infer->spec->regions[0];
   const size_t declared = r->split + r->wide_split;
   const size_t varying = r->gathered + r->wide_gathered;
@@ -178,7 +168,8 @@ static ls_status check_bodies(const ls_infer *infer, const replicate *r) {
 }
 
 ls_status infer_replicate(ls_infer *infer) {
-  const replicate r = replicate_of(infer);
+  const ls_replicate_counts r =
+      ls_replicate_counts_of(infer->spec->attrs, infer->spec->num_attrs);
   if (infer->spec->num_regions == 0) return check_regions(infer, 1);
   LS_RETURN_IF_ERROR(check_bodies(infer, &r));
   const ls_attr *classes = ls_infer_attr(infer, LS_ATTR_ID_CLASSES);

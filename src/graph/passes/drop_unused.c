@@ -200,7 +200,7 @@ static ls_status shrink_branches(dropper *d, ls_node *node, const bool *used) {
 // Results: gathered ones, then wide and uniform ones.
 typedef struct replicate {
   ls_node *node;
-  size_t replicas, split, wide_split, gathered, wide_gathered;
+  ls_replicate_counts n;
   size_t arguments, results;
   bool *used_arguments, *used_results;
 } replicate;
@@ -209,11 +209,7 @@ static ls_status init_replicate(ls_node *node, const bool *used_outputs,
                                 replicate *r) {
   ls_allocator *allocator = node->regions[0]->allocator;
   r->node = node;
-  r->replicas = (size_t)ls_node_int(node, LS_ATTR_ID_REPLICAS);
-  r->split = (size_t)ls_node_int(node, LS_ATTR_ID_NUM_SPLIT);
-  r->wide_split = (size_t)ls_node_int(node, LS_ATTR_ID_NUM_WIDE_SPLIT);
-  r->gathered = (size_t)ls_node_int(node, LS_ATTR_ID_NUM_GATHERED);
-  r->wide_gathered = (size_t)ls_node_int(node, LS_ATTR_ID_NUM_WIDE_GATHERED);
+  r->n = ls_replicate_counts_of(node->attrs, node->num_attrs);
   r->arguments = node->regions[0]->num_declared;
   r->results = node->regions[0]->num_results;
   r->used_arguments = ls_new_array(allocator, bool, r->arguments);
@@ -221,7 +217,7 @@ static ls_status init_replicate(ls_node *node, const bool *used_outputs,
   if (r->used_arguments == NULL || r->used_results == NULL)
     return ls_out_of_memory();
   for (size_t i = 0; i < r->results; ++i) {
-    const size_t count = i < r->gathered ? r->replicas : 1;
+    const size_t count = i < r->n.gathered ? r->n.replicas : 1;
     for (size_t k = 0; k < count; ++k)
       r->used_results[i] |= *used_outputs++;
   }
@@ -250,16 +246,16 @@ static ls_status keep_arguments(dropper *d, const replicate *r) {
   if (count_set(used, r->arguments) == r->arguments) return ls_ok();
   ls_allocator *allocator = d->r.graph->allocator;
   LS_OWN_ARRAY_OR_RETURN(allocator, bool, operands, node->num_inputs);
-  const size_t wide = r->split * r->replicas;
+  const size_t wide = r->n.split * r->n.replicas;
   for (size_t i = 0; i < node->num_inputs; ++i)
-    operands[i] = i < wide                   ? used[i / r->replicas]
-                  : i < wide + r->wide_split ? used[r->split + (i - wide)]
-                                             : true;
+    operands[i] = i < wide                     ? used[i / r->n.replicas]
+                  : i < wide + r->n.wide_split ? used[r->n.split + (i - wide)]
+                                               : true;
   for (uint32_t k = 0; k < node->num_regions; ++k)
     keep_declared(node->regions[k], used);
-  set_int(node, LS_ATTR_ID_NUM_SPLIT, count_set(used, r->split));
+  set_int(node, LS_ATTR_ID_NUM_SPLIT, count_set(used, r->n.split));
   set_int(node, LS_ATTR_ID_NUM_WIDE_SPLIT,
-          count_set(used + r->split, r->wide_split));
+          count_set(used + r->n.split, r->n.wide_split));
   d->shrunk = true;
   return ls_rewrite_keep_inputs(&d->r, node, operands);
 }
@@ -272,14 +268,14 @@ static ls_status keep_results(dropper *d, const replicate *r, bool *outputs) {
   if (count_set(used, r->results) == r->results) return ls_ok();
   size_t output = 0;
   for (size_t i = 0; i < r->results; ++i)
-    for (size_t k = 0; k < (i < r->gathered ? r->replicas : 1); ++k)
+    for (size_t k = 0; k < (i < r->n.gathered ? r->n.replicas : 1); ++k)
       outputs[output++] = used[i];
   for (uint32_t k = 0; k < node->num_regions; ++k)
     node->regions[k]->num_results =
         keep_refs(node->regions[k]->results, used, r->results);
-  set_int(node, LS_ATTR_ID_NUM_GATHERED, count_set(used, r->gathered));
+  set_int(node, LS_ATTR_ID_NUM_GATHERED, count_set(used, r->n.gathered));
   set_int(node, LS_ATTR_ID_NUM_WIDE_GATHERED,
-          count_set(used + r->gathered, r->wide_gathered));
+          count_set(used + r->n.gathered, r->n.wide_gathered));
   return keep_outputs(d, node, outputs);
 }
 

@@ -150,8 +150,8 @@ ls_status ls_verify_op(ls_graph *graph, const ls_node *node) {
   LS_OWN(ls_verifier, v) = {.graph = graph, .node = (ls_node *)(uintptr_t)node};
   ls_arena_init(&v.scratch, graph->allocator);
   LS_RETURN_IF_ERROR(check_attrs(&v));
-  LS_RETURN_IF_ERROR(ls_verify_regions(&v));
-  return verify_check_types(&v);
+  LS_RETURN_IF_ERROR(verify_check_types(&v));
+  return ls_verify_regions(&v);
 }
 
 ls_status ls_verify_refused(const char *what, ls_status fault) {
@@ -174,11 +174,11 @@ static ls_status verify_check_op(ls_verifier *v) {
   for (uint32_t i = 0; i < node->num_regions; ++i)
     LS_RETURN_IF_ERROR(
         verify_graph(ls_graph_resolve(node->regions[i]), v->graph));
-  LS_RETURN_IF_ERROR(ls_verify_regions(v));
   const ls_arena_mark_point mark = ls_arena_mark(&v->scratch);
   const ls_status status = verify_check_types(v);
   ls_arena_rollback(&v->scratch, mark);
-  return status;
+  LS_RETURN_IF_ERROR(status);
+  return ls_verify_regions(v);
 }
 
 // ---- The graph -------------------------------------------------------------

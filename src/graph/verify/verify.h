@@ -18,8 +18,8 @@ LS_OWNED_(ls_verifier, ls_verifier, ls_arena_deinit(&ls_owned->scratch))
 // found.
 ls_status ls_verify_broken(const ls_verifier *v, const char *format, ...)
     LS_PRINTF(2, 3);
-// Checks the number of regions, and that inputs match parameters. The regions
-// themselves have been verified.
+// Checks that inputs match parameters. The regions themselves have been
+// verified, and the op's shape rule has run.
 ls_status ls_verify_regions(const ls_verifier *v);
 // Verifies one op, whose regions have been verified: its attributes, regions
 // and types.
