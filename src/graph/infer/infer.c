@@ -133,10 +133,6 @@ ls_status infer_number(ls_infer *infer) {
   return same_if(infer, ls_infer_is_number(infer->in[0].dtype), "numbers");
 }
 
-ls_status infer_signed(ls_infer *infer) {
-  return same_if(infer, ls_infer_is_number(infer->in[0].dtype), "numbers");
-}
-
 ls_status infer_float(ls_infer *infer) {
   return same_if(infer, ls_dtype_is_float(infer->in[0].dtype), "floats");
 }
@@ -154,13 +150,9 @@ ls_status infer_convert(ls_infer *infer) {
 }
 
 ls_status infer_dim_size(ls_infer *infer) {
-  const int64_t axis = ls_infer_int(infer, LS_ATTR_ID_AXIS);
-  const int32_t rank = infer->in[0].shape.rank;
-  if (rank != LS_UNKNOWN_RANK && axis >= rank)
-    return ls_invalid_argument("dim_size: axis %lld of %s", (long long)axis,
-                               LS_OPERAND_TEXT(infer, 0));
+  int32_t axis = 0;
   infer->out[0] = (ls_type){LS_DTYPE_I64, LS_SCALAR};
-  return ls_ok();
+  return ls_infer_axis(infer, &axis);
 }
 
 // ---- Two and more operands -------------------------------------------------

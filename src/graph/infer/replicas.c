@@ -5,16 +5,6 @@
 #include "graph/graph.h"
 #include "graph/infer/infer.h"
 
-// Returns the attribute `axis`, checked against operand 0.
-static ls_status own_axis(const ls_infer *infer, int64_t *out_axis) {
-  *out_axis = ls_infer_int(infer, LS_ATTR_ID_AXIS);
-  const int32_t rank = infer->in[0].shape.rank;
-  if (*out_axis >= 0 && (rank < 0 || *out_axis < rank)) return ls_ok();
-  return ls_invalid_argument("%s along axis %lld of %s: the axes are 0 to %d",
-                             infer->op_name, (long long)*out_axis,
-                             LS_OPERAND_TEXT(infer, 0), rank - 1);
-}
-
 // Checks that the groups have equal sizes and hold each replica once. Without
 // the attribute all replicas are one group.
 static ls_status check_groups(const ls_infer *infer, int64_t size) {
@@ -72,8 +62,9 @@ ls_status infer_all_reduce(ls_infer *infer) {
 // lowered; until then one replica's sizes, if known, count for all.
 ls_status infer_all_gather(ls_infer *infer) {
   const ls_attr *rows = ls_infer_attr(infer, LS_ATTR_ID_ROWS);
-  int64_t axis = 0, size = 0;
-  LS_RETURN_IF_ERROR(own_axis(infer, &axis));
+  int32_t axis = 0;
+  int64_t size = 0;
+  LS_RETURN_IF_ERROR(ls_infer_axis(infer, &axis));
   LS_RETURN_IF_ERROR(group_size(infer, &size));
   infer->out[0] = infer->in[0];
   if (infer->in[0].shape.rank < 0) return ls_ok();
@@ -83,10 +74,11 @@ ls_status infer_all_gather(ls_infer *infer) {
 
 // Infers a reduce-scatter; a second operand gives the length of the part.
 ls_status infer_reduce_scatter(ls_infer *infer) {
-  int64_t axis = 0, replicas = 0;
+  int32_t axis = 0;
+  int64_t replicas = 0;
   LS_RETURN_IF_ERROR(group_size(infer, &replicas));
   LS_RETURN_IF_ERROR(infer_all_reduce(infer));
-  LS_RETURN_IF_ERROR(own_axis(infer, &axis));
+  LS_RETURN_IF_ERROR(ls_infer_axis(infer, &axis));
   if (infer->in[0].shape.rank < 0) return ls_ok();
   int64_t *dim = &infer->out[0].shape.dim[axis];
   if (infer->num_in == 2) {
@@ -96,8 +88,8 @@ ls_status infer_reduce_scatter(ls_infer *infer) {
   }
   if (*dim >= 0 && *dim % replicas != 0)
     return ls_invalid_argument(
-        "reduce_scatter: axis %lld of %s cannot be cut into %lld equal parts",
-        (long long)axis, LS_OPERAND_TEXT(infer, 0), (long long)replicas);
+        "reduce_scatter: axis %d of %s cannot be cut into %lld equal parts",
+        axis, LS_OPERAND_TEXT(infer, 0), (long long)replicas);
   if (*dim >= 0) *dim /= replicas;
   return ls_ok();
 }
@@ -179,8 +171,6 @@ ls_status infer_permute(ls_infer *infer) {
                                  (long long)sources->as.ints.items[i], count);
   return infer_same(infer);
 }
-
-ls_status infer_replica_broadcast(ls_infer *infer) { return infer_same(infer); }
 
 // ---- Replicated computations ------------------------------------------------
 // Infers a replicated input: merges the known sizes of all replicas' values.

@@ -147,13 +147,11 @@ ls_status infer_reduce(ls_infer *infer) {
 }
 
 ls_status infer_argmax(ls_infer *infer) {
-  const int64_t axis = ls_infer_int(infer, LS_ATTR_ID_AXIS);
+  int32_t axis = 0;
   const ls_shape from = infer->in[0].shape;
   infer->out[0] = (ls_type){LS_DTYPE_I64, LS_SHAPE_UNKNOWN};
+  LS_RETURN_IF_ERROR(ls_infer_axis(infer, &axis));
   if (from.rank == LS_UNKNOWN_RANK) return ls_ok();
-  if (axis >= from.rank)
-    return ls_invalid_argument("%s of %s along axis %lld", infer->op_name,
-                               LS_OPERAND_TEXT(infer, 0), (long long)axis);
   ls_shape shape = {0};
   for (int i = 0; i < from.rank; ++i)
     if (i != axis) shape.dim[shape.rank++] = from.dim[i];
