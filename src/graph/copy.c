@@ -182,15 +182,10 @@ static void copy_properties(const ls_copying *c, const ls_node *node,
                             ls_node *copy) {
   memcpy(copy->outputs, node->outputs,
          node->num_outputs * sizeof(*node->outputs));
-  copy->scope = node->scope;
-  copy->base = node->base;
-  copy->number = node->number;
+  ls_node_take_name(copy, c->from, node);
   copy->device = node->device;
-  copy->file = node->file;
-  copy->line = node->line;
   copy->not_fed = node->not_fed;
   copy->not_fetched = node->not_fetched;
-  copy->origin = ls_node_source(c->from, node);
 }
 
 ls_status ls_copying_take(ls_copying *c, ls_node *node, ls_node *copy) {
@@ -260,9 +255,7 @@ ls_status ls_graph_move_node(ls_node *node, ls_graph *to,
   if (made == NULL) return ls_out_of_memory();
   memcpy(made->outputs, node->outputs,
          node->num_outputs * sizeof(*made->outputs));
-  made->origin = node->origin;
-  made->file = node->file;
-  made->line = node->line;
+  ls_node_take_place(made, NULL, node);
   made->once = node->once;
   *out_node = made;
   const ls_status status = move_regions(node, to, inputs);

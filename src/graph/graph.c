@@ -412,25 +412,37 @@ ls_status ls_graph_add_parameter(ls_graph *graph, ls_type type,
   return ls_ok();
 }
 
-ls_status ls_graph_add_capture(ls_graph *graph, ls_tensor outer,
-                               uint64_t *out_ref) {
+const ls_capture *ls_graph_find_capture(const ls_graph *graph,
+                                        ls_tensor outer) {
   const ls_capture_key key = {outer.graph, outer.ref};
   const uintptr_t found =
       (uintptr_t)ls_map_find(&graph->capture_index, &key, sizeof(key));
-  if (found != 0) {
-    *out_ref = graph->captures[found - 1].inner;
+  return found != 0 ? &graph->captures[found - 1] : NULL;
+}
+
+ls_status ls_graph_index_capture(ls_graph *graph, ls_tensor outer) {
+  const ls_capture_key key = {outer.graph, outer.ref};
+  return ls_memory_status(
+      LS_GROW(graph->allocator, graph->captures, graph->captures_capacity,
+              graph->num_captures + 1) &&
+      ls_map_insert(&graph->capture_index, &key, sizeof(key),
+                    (void *)(uintptr_t)(graph->num_captures + 1)));
+}
+
+ls_status ls_graph_add_capture(ls_graph *graph, ls_tensor outer,
+                               uint64_t *out_ref) {
+  const ls_capture *found = ls_graph_find_capture(graph, outer);
+  if (found != NULL) {
+    *out_ref = found->inner;
     return ls_ok();
   }
   // Makes the graphs in between capture the value, too.
   LS_RETURN_IF_ERROR(ls_trial_join(graph));
-  if (!LS_GROW(graph->allocator, graph->captures, graph->captures_capacity,
-               graph->num_captures + 1) ||
-      !ls_map_insert(&graph->capture_index, &key, sizeof(key),
-                     (void *)(uintptr_t)(graph->num_captures + 1)))
-    return ls_out_of_memory();
+  LS_RETURN_IF_ERROR(ls_graph_index_capture(graph, outer));
   const ls_type type = ls_graph_type(outer.graph, outer.ref);
   const ls_status status = append_parameter(graph, type, "capture", out_ref);
   if (!ls_status_is_ok(status)) {
+    const ls_capture_key key = {outer.graph, outer.ref};
     ls_map_remove(&graph->capture_index, &key, sizeof(key));
     return status;
   }

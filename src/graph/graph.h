@@ -277,6 +277,11 @@ ls_status ls_graph_add_parameter(ls_graph *graph, ls_type type,
 // graph, which is captured if necessary.
 //   LS_INVALID_ARGUMENT  a value of another graph: names both graphs
 ls_status ls_graph_import(ls_graph *graph, ls_tensor value, uint64_t *out_ref);
+// Returns the capture of a value, or NULL.
+const ls_capture *ls_graph_find_capture(const ls_graph *graph, ls_tensor outer);
+// Makes room for a capture of `outer`, and lets it be found; the caller then
+// appends it.
+ls_status ls_graph_index_capture(ls_graph *graph, ls_tensor outer);
 // Adds a capture: a parameter for `outer`, a value of the parent.
 ls_status ls_graph_add_capture(ls_graph *graph, ls_tensor outer,
                                uint64_t *out_ref);
@@ -379,6 +384,12 @@ static inline bool ls_node_assigns(const ls_node *node) {
   return node->type == LS_OP_ASSIGN || node->type == LS_OP_ASSIGN_ADD ||
          node->type == LS_OP_ASSIGN_SUB || node->type == LS_OP_ASSIGN_SCATTER;
 }
+// Adds a value to a list, unless the list has it.
+static inline void ls_list_ref(uint64_t *list, size_t *count, uint64_t ref) {
+  for (size_t i = 0; i < *count; ++i)
+    if (list[i] == ref) return;
+  list[(*count)++] = ref;
+}
 // Returns the collective whose results a `meeting` op records; LS_OP_NONE for
 // merge calls and other ops.
 static inline uint16_t ls_node_met_as(const ls_node *node) {
@@ -403,10 +414,30 @@ static inline const ls_op_info *ls_node_info(const ls_node *node) {
   return &ls_op_table[node->type];
 }
 
+static inline bool ls_node_is_merge(const ls_node *node) {
+  return (ls_node_info(node)->traits & LS_OP_MERGE) != 0;
+}
+
 // Returns the op that the user made: this node, or the node of which it is a
 // copy.
 static inline ls_op ls_node_source(ls_graph *graph, const ls_node *node) {
   return node->origin.graph != NULL ? node->origin : (ls_op){graph, node->id};
+}
+// Gives a node the origin and source position of `like`, an op of `from`; NULL:
+// of a lowered graph, whose ops pass their own origin on.
+static inline void ls_node_take_place(ls_node *node, ls_graph *from,
+                                      const ls_node *like) {
+  node->origin = ls_node_source(from, like);
+  node->file = like->file;
+  node->line = like->line;
+}
+// Gives a node the name, too.
+static inline void ls_node_take_name(ls_node *node, ls_graph *from,
+                                     const ls_node *like) {
+  ls_node_take_place(node, from, like);
+  node->scope = like->scope;
+  node->base = like->base;
+  node->number = like->number;
 }
 
 // Makes attributes for op makers, such as LS_OWN_I(AXIS, 1).

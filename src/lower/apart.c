@@ -12,12 +12,9 @@ static ls_status apart_ops_append(const ls_apart *a, ls_graph *to,
                                   const ls_op_spec *spec,
                                   const uint64_t *inputs, size_t num_outputs,
                                   ls_node **out_node) {
-  const ls_node *node = a->node;
   *out_node = ls_graph_append(to, spec, inputs, num_outputs);
   if (*out_node == NULL) return ls_out_of_memory();
-  (*out_node)->origin = ls_node_source(a->scope->from, node);
-  (*out_node)->file = node->file;
-  (*out_node)->line = node->line;
+  ls_node_take_place(*out_node, a->scope->from, a->node);
   return ls_ok();
 }
 

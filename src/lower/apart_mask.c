@@ -6,12 +6,6 @@
 #include "lower/apart.h"
 
 // ---- Plain ops -------------------------------------------------------------
-static bool is_listed(const uint64_t *list, size_t count, uint64_t ref) {
-  for (size_t i = 0; i < count; ++i)
-    if (list[i] == ref) return true;
-  return false;
-}
-
 bool ls_apart_is_free(const ls_node *node) {
   return node->type == LS_OP_CONSTANT;
 }
@@ -40,13 +34,11 @@ static ls_status list_used(ls_apart *a, const ls_apart_level *l, size_t first,
   for (size_t i = last; i < from->num_nodes; ++i)
     for (uint32_t k = 0; k < from->nodes[i]->num_inputs; ++k) {
       const uint64_t ref = from->nodes[i]->inputs[k];
-      if (is_between(l, ref, first, last) && !is_listed(refs, count, ref))
-        refs[count++] = ref;
+      if (is_between(l, ref, first, last)) ls_list_ref(refs, &count, ref);
     }
   for (size_t i = 0; i < from->num_results; ++i)
-    if (is_between(l, from->results[i], first, last) &&
-        !is_listed(refs, count, from->results[i]))
-      refs[count++] = from->results[i];
+    if (is_between(l, from->results[i], first, last))
+      ls_list_ref(refs, &count, from->results[i]);
   *out_refs = refs;
   *out_count = count;
   return ls_ok();
@@ -180,9 +172,7 @@ static ls_status append_step(ls_apart *a, const step *s, ls_graph **body) {
   LS_RETURN_IF_ERROR(ls_apart_append_flow(
       a, l->c.to, LS_OP_MERGE_CALL, leading, s->num_args + 1, attrs,
       LS_COUNT_OF(attrs), body, 1, node->outputs, node->num_outputs, &made));
-  made->origin = ls_node_source(l->c.from, node);
-  made->file = node->file;
-  made->line = node->line;
+  ls_node_take_place(made, l->c.from, node);
   for (uint32_t i = 0; i < node->num_outputs; ++i)
     LS_RETURN_IF_ERROR(
         ls_copying_set(&l->c, ls_ref(node->id, i), ls_ref(made->id, i)));

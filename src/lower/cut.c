@@ -3,12 +3,6 @@
 #include "lower/cut.h"
 #include "graph/copy.h"
 
-static void take_place(const ls_node *node, ls_node *made) {
-  made->origin = node->origin;
-  made->file = node->file;
-  made->line = node->line;
-}
-
 static ls_status cut_flow_type_of(const ls_cut_graph *g, uint64_t ref,
                                   bool is_wide, ls_type *out_type) {
   *out_type = ls_graph_type(g->from, ref);
@@ -147,7 +141,7 @@ static ls_status cut_flow_append(leaving *l) {
                                   l->inputs.items, node->num_outputs);
   if (made == NULL) return ls_out_of_memory();
   l->num_regions = 0;  // The op owns the regions now.
-  take_place(node, made);
+  ls_node_take_place(made, NULL, node);
   for (uint32_t i = 0; i < node->num_outputs; ++i) {
     const uint64_t ref = ls_ref(node->id, i);
     const bool is_wide = ls_cut_varies(g, ref);
@@ -202,7 +196,7 @@ static ls_status cut_host(leaving *l) {
                                     .num_attrs = own + (num_wide > 0 ? 2 : 1)},
                       l->inputs.items, node->num_outputs);
   if (made == NULL) return ls_out_of_memory();
-  take_place(node, made);
+  ls_node_take_place(made, NULL, node);
   for (uint32_t i = 0; i < node->num_outputs; ++i) {
     const uint64_t ref = ls_ref(node->id, i);
     LS_RETURN_IF_ERROR(cut_flow_type_of(g, ref, true, &made->outputs[i]));

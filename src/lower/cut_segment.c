@@ -272,9 +272,7 @@ static ls_status cut_segment_append(segment *s) {
                           s->results[COMMON].count);
   LS_RETURN_IF_NO_MEMORY(made);
   s->region = NULL;  // The op owns the region now.
-  made->origin = ls_node_source(request->from, request->origin);
-  made->file = request->origin->file;
-  made->line = request->origin->line;
+  ls_node_take_place(made, request->from, request->origin);
   return set_values(s, made);
 }
 

@@ -385,10 +385,7 @@ static ls_status declare_round(ls_lower_flow *f, const carrying *r,
 // Names nodes that lowering adds to the loop's body after the loop.
 static void name_after_loop(const ls_lower_flow *f, const ls_graph *body,
                             uint64_t ref) {
-  ls_node *node = ls_graph_node_of(body, ref);
-  node->origin = ls_node_source(f->scope->from, f->node);
-  node->file = f->node->file;
-  node->line = f->node->line;
+  ls_node_take_place(ls_graph_node_of(body, ref), f->scope->from, f->node);
 }
 
 // Counts a trip and pushes the saved values of the trip on their stacks.

@@ -247,11 +247,7 @@ ls_status ls_lower_append(ls_lower_scope *scope, const ls_op_spec *wanted,
   ls_node *node = ls_graph_append(scope->to, spec, inputs, infer.num_out);
   LS_RETURN_IF_NO_MEMORY(node);
   memcpy(node->outputs, infer.out, infer.num_out * sizeof(*infer.out));
-  if (origin != NULL) {
-    node->origin = ls_node_source(scope->from, origin);
-    node->file = origin->file;
-    node->line = origin->line;
-  }
+  if (origin != NULL) ls_node_take_place(node, scope->from, origin);
   node->once = scope->in_merge;
   *out_node = node;
   if (pure && !ls_map_insert(&scope->known, scope->key.data, scope->key.size,

@@ -57,10 +57,6 @@ void ls_mark_varying(ls_graph *body, size_t num_split) {
 }
 
 // ---- Merges ----------------------------------------------------------------
-static bool is_merge(const ls_node *node) {
-  return (ls_node_info(node)->traits & LS_OP_MERGE) != 0;
-}
-
 const ls_node *ls_find_equal_merges(const ls_graph *body) {
   const ls_node *first = NULL;
   for (size_t i = 0; i < body->num_nodes; ++i) {
@@ -85,7 +81,8 @@ static bool mark_lonely(ls_graph *first, const ls_graph *body,
   for (size_t i = 0; i < first->num_nodes; ++i) {
     ls_node *node = first->nodes[i];
     // A captured value is the same in all bodies.
-    if (node->varying || is_merge(node) || node->type == LS_OP_PARAMETER ||
+    if (node->varying || ls_node_is_merge(node) ||
+        node->type == LS_OP_PARAMETER ||
         (has_twin[i] && !depends_on_varying(first, node)))
       continue;
     node->varying = found = true;

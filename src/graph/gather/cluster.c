@@ -89,10 +89,7 @@ static ls_status list_arguments(body *b, bool of_ids) {
           b->inner.to, &(ls_op_spec){.type = LS_OP_REPLICA_ID}, NULL, 1);
       if (id == NULL) return ls_out_of_memory();
       id->outputs[0] = input->outputs[0];
-      id->origin = ls_node_source(b->c->from, input);
-      id->scope = input->scope;
-      id->base = input->base;
-      id->number = input->number;
+      ls_node_take_name(id, b->c->from, input);
       LS_RETURN_IF_ERROR(ls_copying_set(&b->inner, ref, ls_ref(id->id, 0)));
     }
   }
@@ -256,12 +253,7 @@ static ls_status cluster_append(body *b) {
   if (node == NULL) return ls_out_of_memory();
   memcpy(node->outputs, types.out, types.num_out * sizeof(*types.out));
   b->inner.to = NULL;  // The op owns the region now.
-  node->origin = ls_node_source(b->c->from, metadata);
-  node->scope = metadata->scope;
-  node->base = metadata->base;
-  node->number = metadata->number;
-  node->file = metadata->file;
-  node->line = metadata->line;
+  ls_node_take_name(node, b->c->from, metadata);
   b->cluster->op = node->id;
   return ls_ok();
 }

@@ -56,11 +56,7 @@ static ls_status add_feeds(ls_copying *c, const ls_gather_request *request) {
                                     NULL, 1);
     if (node == NULL) return ls_out_of_memory();
     node->outputs[0] = type;
-    const ls_node *fed = ls_graph_node_of(from, ref);
-    node->origin = ls_node_source(from, fed);
-    node->scope = fed->scope;
-    node->base = fed->base;
-    node->number = fed->number;
+    ls_node_take_name(node, from, ls_graph_node_of(from, ref));
     LS_RETURN_IF_ERROR(ls_copying_set(c, ref, ls_ref(node->id, 0)));
   }
   return ls_ok();

@@ -98,19 +98,8 @@ ls_status ls_find_host_steps(ls_copying *c) {
 }
 
 // ---- Arguments and results -------------------------------------------------
-static bool host_cluster_is_listed(const uint64_t *list, size_t count,
-                                   uint64_t ref) {
-  for (size_t i = 0; i < count; ++i)
-    if (list[i] == ref) return true;
-  return false;
-}
-
 static bool is_mine(const host_step *h, size_t place) {
   return place != SIZE_MAX && h->around->level->step_of[place] == h->number;
-}
-
-static void list_value(uint64_t *list, size_t *count, uint64_t ref) {
-  if (!host_cluster_is_listed(list, *count, ref)) list[(*count)++] = ref;
 }
 
 static ls_status host_cluster_list_values(host_step *h) {
@@ -129,14 +118,14 @@ static ls_status host_cluster_list_values(host_step *h) {
       if (inside == is_mine(h, ls_graph_position(from, ls_ref_id(ref))))
         continue;
       if (inside)
-        list_value(h->args, &h->num_args, ref);
+        ls_list_ref(h->args, &h->num_args, ref);
       else
-        list_value(h->results, &h->num_results, ref);
+        ls_list_ref(h->results, &h->num_results, ref);
     }
   }
   for (size_t i = 0; i < from->num_results && !h->around->is_body; ++i)
     if (is_mine(h, ls_graph_position(from, ls_ref_id(from->results[i]))))
-      list_value(h->results, &h->num_results, from->results[i]);
+      ls_list_ref(h->results, &h->num_results, from->results[i]);
   return ls_ok();
 }
 
@@ -219,12 +208,7 @@ static ls_status host_cluster_append(host_step *h) {
                                   inputs, h->num_results);
   if (node == NULL) return ls_out_of_memory();
   h->body = NULL;  // The op owns the body now.
-  node->origin = ls_node_source(c->from, last);
-  node->base = last->base;
-  node->scope = last->scope;
-  node->number = last->number;
-  node->file = last->file;
-  node->line = last->line;
+  ls_node_take_name(node, c->from, last);
   for (size_t i = 0; i < h->num_results; ++i) {
     node->outputs[i] = ls_graph_type(c->from, h->results[i]);
     LS_RETURN_IF_ERROR(

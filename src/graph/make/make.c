@@ -29,6 +29,22 @@ int ls_make_axis(ls_tensor x, int axis) {
 }
 
 // ---- Sources ---------------------------------------------------------------
+static ls_tensor constant_of(ls_status status, ls_array *array) {
+  if (!ls_status_is_ok(status)) return ls_make_failed("constant", status);
+  const ls_attr attr = LS_OWN_A(VALUE, array);
+  const ls_tensor made = ls_make(LS_OP_CONSTANT, NULL, 0, &attr, 1);
+  ls_array_release(array);
+  return made;
+}
+
+ls_tensor ls_make_constant_copy(const ls_array *array) {
+  ls_array *copy = NULL;
+  const ls_status status =
+      ls_array_create_copy(ls_array_dtype(array), ls_array_shape(array),
+                           ls_array_data(array), &copy);
+  return constant_of(status, copy);
+}
+
 // Constants up to this size are copied, so that the caller may change the
 // array; larger arrays are shared.
 enum { COPIED_BYTES = 64 };
@@ -43,26 +59,9 @@ ls_tensor ls_constant(ls_array *array) {
             "the array, %s, belongs to a replica on another rank, which alone "
             "has its value: with ranks, replicas must run a traced function",
             LS_SHAPE_TEXT(ls_array_dtype(array), ls_array_shape(array))));
-  ls_array *held = array;
-  const bool copies = ls_array_size(array) <= COPIED_BYTES;
-  if (copies) {
-    const ls_status status =
-        ls_array_create_copy(ls_array_dtype(array), ls_array_shape(array),
-                             ls_array_data(array), &held);
-    if (!ls_status_is_ok(status)) return ls_make_failed("constant", status);
-  }
-  const ls_attr attr = LS_OWN_A(VALUE, held);
-  const ls_tensor made = ls_make(LS_OP_CONSTANT, NULL, 0, &attr, 1);
-  if (copies) ls_array_release(held);
-  return made;
-}
-
-static ls_tensor constant_of(ls_status status, ls_array *array) {
-  if (!ls_status_is_ok(status)) return ls_make_failed("constant", status);
+  if (ls_array_size(array) <= COPIED_BYTES) return ls_make_constant_copy(array);
   const ls_attr attr = LS_OWN_A(VALUE, array);
-  const ls_tensor made = ls_make(LS_OP_CONSTANT, NULL, 0, &attr, 1);
-  ls_array_release(array);
-  return made;
+  return ls_make(LS_OP_CONSTANT, NULL, 0, &attr, 1);
 }
 
 ls_tensor ls_scalar(ls_dtype dtype, double value) {

@@ -33,6 +33,8 @@ ls_tensor ls_make_reduce(uint16_t type, ls_tensor x, ls_axes axes, bool keep);
   ls_tensor function(ls_tensor x, ls_axes axes) {                              \
     return ls_make_reduce(LS_OP_REDUCE_##id, x, axes, keep);                   \
   }
+// Makes a constant of a copy of an array of any size.
+ls_tensor ls_make_constant_copy(const ls_array *array);
 // Makes the attribute `sizes`, stored in `items`: constants where the shape is
 // known, else dimensions of operand `like` (LS_SIZE_CONSTANT: of none). The op
 // refuses a rank that is unknown or too large.

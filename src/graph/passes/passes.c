@@ -45,13 +45,10 @@ static bool same_types(const ls_node *a, const ls_node *b) {
   return true;
 }
 
-static bool is_merge(const ls_node *node) {
-  return (ls_node_info(node)->traits & LS_OP_MERGE) != 0;
-}
-
 static bool are_twins(const search *s, const ls_node *a, const ls_node *b) {
   char difference[400];
-  if (a->varying || a->type != b->type || is_merge(a) || !same_types(a, b))
+  if (a->varying || a->type != b->type || ls_node_is_merge(a) ||
+      !same_types(a, b))
     return false;
   if (a->type == LS_OP_PARAMETER) return same_capture(s, a, b);
   // Ops whose values must be used once cannot be shared.
@@ -73,7 +70,7 @@ static bool are_twins(const search *s, const ls_node *a, const ls_node *b) {
 static const ls_node *next_merge(const ls_graph *graph, size_t *at) {
   while (*at < graph->num_nodes) {
     const ls_node *node = graph->nodes[(*at)++];
-    if (is_merge(node)) return node;
+    if (ls_node_is_merge(node)) return node;
   }
   return NULL;
 }
@@ -92,7 +89,7 @@ ls_status ls_find_twins(ls_graph *first, ls_graph *body, uint32_t *twins) {
   for (size_t i = 0; i < body->num_nodes; ++i) {
     const ls_node *node = body->nodes[i];
     twins[i] = LS_NO_TWIN;
-    if (is_merge(node)) {
+    if (ls_node_is_merge(node)) {
       const ls_node *other = next_merge(first, &merge);
       if (other == NULL || other->type != node->type ||
           !same_types(other, node))

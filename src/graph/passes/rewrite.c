@@ -291,9 +291,7 @@ ls_status ls_rewrite_insert(ls_rewrite *r, ls_node *before,
   *out_node = node;
   if (node == NULL) return ls_out_of_memory();
   node->outputs[0] = output;
-  node->origin = before->origin;
-  node->file = before->file;
-  node->line = before->line;
+  ls_node_take_place(node, NULL, before);
   node->once = before->once;
   node->varying = before->varying;
   LS_RETURN_IF_ERROR(reserve(r, node->id));

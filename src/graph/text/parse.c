@@ -302,17 +302,9 @@ static ls_status set_name(ls_graph *graph, ls_node *node, char *name) {
 }
 
 static ls_status add_capture(ls_graph *graph, const op_text *op) {
-  const struct {
-    ls_graph *graph;
-    uint64_t ref;
-  } key = {op->captured.graph, op->captured.ref};
-  if (ls_map_has(&graph->capture_index, &key, sizeof(key)))
+  if (ls_graph_find_capture(graph, op->captured) != NULL)
     return ls_invalid_argument("another parameter captures this value already");
-  if (!LS_GROW(graph->allocator, graph->captures, graph->captures_capacity,
-               graph->num_captures + 1) ||
-      !ls_map_insert(&graph->capture_index, &key, sizeof(key),
-                     (void *)(uintptr_t)(graph->num_captures + 1)))
-    return ls_out_of_memory();
+  LS_RETURN_IF_ERROR(ls_graph_index_capture(graph, op->captured));
   graph->captures[graph->num_captures++] =
       (ls_capture){op->captured, ls_ref((uint64_t)op->id, 0)};
   return ls_ok();

@@ -5,7 +5,7 @@
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "base/values/nest_internal.h"
-#include "graph/context.h"
+#include "graph/make/make.h"
 #include "graph/variables/variable.h"
 
 void ls_bfloat16_scope_begin(ls_scope *scope, const char *name) {
@@ -25,14 +25,6 @@ static ls_dtype get_variable_dtype_of(const ls_variable_options *options) {
                                      : LS_DTYPE_NONE;
 }
 
-static ls_nest constant_of(const ls_array *array) {
-  LS_OWN(ls_array, copy) = NULL;
-  LS_RETURN_FAILED_IF_ERROR(ls_array_create_copy(ls_array_dtype(array),
-                                                 ls_array_shape(array),
-                                                 ls_array_data(array), &copy));
-  return ls_leaf(ls_constant(copy));
-}
-
 // Makes the variable's initial value in the variable's own type.
 static ls_nest initial_value(const ls_variable_options *options, ls_nest args) {
   const ls_variable *from = options->initial_of;
@@ -41,7 +33,7 @@ static ls_nest initial_value(const ls_variable_options *options, ls_nest args) {
                        ? from->initial_value
                        : ls_variable_read((ls_variable *)(uintptr_t)from));
   if (options->initial_array != NULL)
-    return constant_of(options->initial_array);
+    return ls_leaf(ls_make_constant_copy(options->initial_array));
   if (options->initial_value.ref != 0) return ls_leaf(options->initial_value);
   return options->initializer(args, options->initializer_user);
 }

@@ -22,13 +22,7 @@ static ls_status initial_tensor(const ls_variable_options *options,
     *out_value = from->graph != NULL ? ls_identity(from->initial_value)
                                      : ls_variable_op(LS_OP_READ, from, NULL);
   } else if (options->initial_array != NULL) {
-    ls_array *copy = NULL;
-    LS_RETURN_IF_ERROR(
-        ls_array_create_copy(ls_array_dtype(options->initial_array),
-                             ls_array_shape(options->initial_array),
-                             ls_array_data(options->initial_array), &copy));
-    *out_value = ls_constant(copy);
-    ls_array_release(copy);
+    *out_value = ls_make_constant_copy(options->initial_array);
   } else if (options->initial_value.ref != 0) {
     *out_value = options->initial_value;
   } else if (options->initializer != NULL) {
