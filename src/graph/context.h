@@ -38,6 +38,7 @@ typedef struct ls_creator_entry {
   ls_variable_creator create;
   void *user;
   bool is_strategy;  // True if the creator makes distributed variables.
+  bool shares;       // True if replicas get the variables of the first one.
 } ls_creator_entry;
 
 // Implements ops across replicas while a replica's callback runs op by op: the

@@ -3,14 +3,17 @@
 // What replicas make in a run: variables they share, ops of each.
 #include "lockstep/strategy.h"
 
+#include <math.h>
 #include <stdio.h>
 
 #include "distribute/own.h"
 #include "distribute/replicas/rounds.h"
 #include "lockstep/graph.h"
+#include "nn/own.h"
 #include "support/callbacks.h"
 #include "support/function.h"
 #include "support/replicas.h"
+#include "support/values.h"
 
 // ---- Variables that replicas make ------------------------------------------
 typedef struct made_variables {
@@ -71,6 +74,45 @@ TEST(replicas_share_what_they_make) {
     assert_ptr_not_equal(m.got[0][0], before);
     ls_variable_release(before);
     before = ls_variable_retain(m.got[0][0]);
+  }
+}
+
+// ---- Optimizers that replicas make -----------------------------------------
+// Makes an optimizer whose count of steps is no variable of the strategy.
+static ls_nest train_with_own(ls_nest args, void *user) {
+  ls_variable *variable = user;
+  LS_OWN(ls_optimizer, adam) = NULL;
+  (void)args;
+  LS_RETURN_FAILED_IF_ERROR(
+      ls_adam_create(&(ls_adam_options){.learning_rate = 0.5}, &adam));
+  const ls_tensor w = ls_variable_read(variable);
+  (void)ls_optimizer_minimize(adam, ls_square(w));
+  return ls_leaf(w);
+}
+
+TEST(traced_replicas_share_an_optimizers_count) {
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_array, two) = array_of(LS_DTYPE_F32, LS_SCALAR, (double[]){2});
+  LS_OWN(ls_variable, variable) = NULL;
+  LS_OWN(ls_function, function) = NULL;
+  LS_OWN(ls_nest, results) = ls_none();
+  {
+    LS_STRATEGY_SCOPE(strategy);
+    expect_ok(ls_variable_create(&(ls_variable_options){.name = "w",
+                                                        .dtype = LS_DTYPE_F32,
+                                                        .initial_array = two},
+                                 &variable));
+  }
+  expect_ok(ls_function_create(
+      &(ls_function_options){.call = train_with_own, .user = variable},
+      &function));
+  for (int i = 0; i < 3; ++i)
+    expect_ok(
+        ls_strategy_run(strategy, ls_traced(function), ls_none(), &results));
+  // Two steps of Adam by 0.5 each, whatever the size of the gradient.
+  for (size_t r = 0; r < 2; ++r) {
+    const ls_array *w = ls_nest_as_array(ls_distributed_component(results, r));
+    assert_true(fabs(ls_array_f64(w, 0) - 1) < 0.02);
   }
 }
 

@@ -30,6 +30,7 @@ static ls_status init_task(ls_rounds *rounds, size_t id) {
   task->creator = (ls_creator_entry){.outer = task->context.scoped.creators,
                                      .graph = ls_context_graph(),
                                      .create = ls_sharing_create,
+                                     .shares = rounds->hooks == NULL,
                                      .user = &task->requests};
   task->context.scoped.creators = &task->creator;
   if (rounds->prepare != NULL) LS_RETURN_IF_ERROR(rounds->prepare(task));

@@ -364,8 +364,13 @@ void ls_creator_scope_begin(ls_scope *scope, ls_variable_creator creator,
 
 void ls_beside_begin(ls_scope *scope, const ls_variable *variable) {
   ls_context *context = ls_context_open(scope, &ls_graph_scopes.creator);
-  if (variable == NULL || variable->strategy == NULL)
-    context->scoped.creators = NULL;
+  if (variable != NULL && variable->strategy != NULL) return;
+  const ls_creator_entry *shares = in_force(context->scoped.creators);
+  while (shares != NULL && !shares->shares)
+    shares = in_force(shares->outer);
+  context->scoped.creators = NULL;
+  if (shares != NULL)
+    ls_creator_entry_push(LS_SCOPE_ENTRY(ls_creator_entry, scope), *shares);
 }
 
 // ---- Variables of ops ------------------------------------------------------

@@ -99,8 +99,8 @@ struct ls_variable {
 };
 
 // Opens a scope in which variables are made for use with `variable`: plain ones
-// if it is plain or NULL, else as enclosing scopes decide. Ends with
-// ls_scope_end.
+// if it is plain or NULL, one for all replicas that are traced together, else
+// as enclosing scopes decide. Ends with ls_scope_end.
 void ls_beside_begin(ls_scope *scope, const ls_variable *variable);
 #define LS_BESIDE_SCOPE(variable) LS_SCOPE_(ls_beside_begin, variable)
 
