@@ -23,6 +23,7 @@ typedef struct trace {
   int32_t exporting;  // The export being traced; see graph/context.h.
   ls_signature signature;
   ls_graph *graph;
+  bool borrows;     // True if the graph is that of an earlier trace.
   ls_nest results;  // Structure of a call's results.
   ls_result_map result_map;
   size_t num_result_leaves;
@@ -61,7 +62,7 @@ struct ls_function {
 static void destroy_trace(ls_function *function, trace *t) {
   if (t == NULL) return;
   ls_compiled_release(t->compiled);
-  ls_graph_free(t->graph);
+  if (!t->borrows) ls_graph_free(t->graph);
   ls_nest_release(t->results);
   ls_result_map_deinit(&t->result_map, function->allocator);
   ls_signature_deinit(&t->signature);
@@ -242,6 +243,17 @@ static ls_status trace_into(ls_function *function, const ls_tracer *tracer,
   return compile_trace(function, t);
 }
 
+// Compiles the graph of a trace for the store's variables as they are now.
+static ls_status lower_again(ls_function *function, const trace *like, trace *t,
+                             ls_nest args) {
+  LS_RETURN_IF_ERROR(
+      ls_signature_init(&t->signature, function->allocator, args));
+  t->graph = like->graph;
+  t->borrows = true;
+  t->results = ls_nest_retain(like->results);
+  return compile_trace(function, t);
+}
+
 static void end_span(const ls_function *function, const char *kind,
                      int64_t began) {
   if (began != LS_NO_SPAN)
@@ -250,15 +262,18 @@ static void end_span(const ls_function *function, const char *kind,
         &(ls_span){.kind = kind, .name = function->name, .began = began});
 }
 
+// Adds a trace of these arguments; `like`, unless it is NULL, is one whose
+// program does not fit the store.
 static ls_status add_trace(ls_function *function, const ls_tracer *tracer,
-                           ls_nest args, trace **out_trace) {
+                           ls_nest args, const trace *like, trace **out_trace) {
   LS_NEW_OR_RETURN(function->allocator, trace, t);
   t->tracer_key = tracer->key;
   t->options = tracer->options;
   t->replicas = tracer->replicas > 0 ? tracer->replicas : 1;
   t->exporting = ls_context_current()->scoped.exporting;
   const int64_t began = ls_span_begin(function->runtime);
-  const ls_status status = trace_into(function, tracer, t, args);
+  const ls_status status = like != NULL ? lower_again(function, like, t, args)
+                                        : trace_into(function, tracer, t, args);
   end_span(function, "trace", began);
   if (!ls_status_is_ok(status)) {
     destroy_trace(function, t);
@@ -268,7 +283,7 @@ static ls_status add_trace(ls_function *function, const ls_tracer *tracer,
   ls_mutex_lock(&function->lock);
   t->next = function->traces;
   __atomic_store_n(&function->traces, t, __ATOMIC_SEQ_CST);
-  __atomic_fetch_add(&function->num_traces, 1, __ATOMIC_RELAXED);
+  __atomic_fetch_add(&function->num_traces, like == NULL, __ATOMIC_RELAXED);
   ls_mutex_unlock(&function->lock);
   *out_trace = t;
   return ls_ok();
@@ -286,19 +301,25 @@ static bool function_make_room(ls_function *function, call_room *room,
           LS_GROW(allocator, room->outputs, room->outputs_capacity, outputs));
 }
 
+// Finds a trace whose program fits the store; else sets `*out_like` to another
+// one of these arguments, NULL if there is none.
 static trace *find_trace(ls_function *function, const ls_tracer *tracer,
-                         ls_nest args, ls_nest *leaves) {
+                         ls_nest args, ls_nest *leaves, trace **out_like) {
   trace *t = __atomic_load_n(&function->traces, __ATOMIC_SEQ_CST);
   const ls_runtime_state *state =
       ls_runtime_slot(function->runtime, LS_SLOT_RUNTIME);
   const int32_t replicas = tracer->replicas > 0 ? tracer->replicas : 1;
   const int32_t exporting = ls_context_current()->scoped.exporting;
-  for (; t != NULL; t = t->next)
-    if (t->tracer_key == tracer->key && t->options == tracer->options &&
-        t->replicas == replicas && t->exporting == exporting &&
-        ls_signature_matches(&t->signature, args, leaves) &&
-        ls_compiled_fits(t->compiled, state->store))
-      return t;
+  *out_like = NULL;
+  for (; t != NULL; t = t->next) {
+    if (t->tracer_key != tracer->key || t->options != tracer->options ||
+        t->replicas != replicas || t->exporting != exporting ||
+        !ls_signature_matches(&t->signature, args, leaves))
+      continue;
+    if (ls_compiled_fits(t->compiled, state->store)) return t;
+    // A graph for TPU systems is one for those that there were.
+    if (ls_compiled_program(t->compiled)->num_launches == 0) *out_like = t;
+  }
   return NULL;
 }
 
@@ -335,9 +356,10 @@ static ls_status call_trace(ls_function *function, const ls_tracer *tracer,
   const size_t leaves = ls_nest_num_leaves(args);
   if (!function_make_room(function, room, leaves + 1, 1, 1))
     return ls_out_of_memory();
-  trace *t = find_trace(function, tracer, args, room->leaves);
+  trace *like = NULL;
+  trace *t = find_trace(function, tracer, args, room->leaves, &like);
   if (t == NULL) {
-    LS_RETURN_IF_ERROR(add_trace(function, tracer, args, &t));
+    LS_RETURN_IF_ERROR(add_trace(function, tracer, args, like, &t));
     ls_nest_flatten(args, room->leaves, leaves);
   }
   if (__atomic_load_n(&function->compiles_only, __ATOMIC_RELAXED))
@@ -488,9 +510,10 @@ ls_status ls_function_trace(ls_function *function, ls_nest args,
   LS_OWN_ARRAY_OR_RETURN(function->allocator, ls_nest, leaves,
                          ls_nest_num_leaves(args) + 1);
   function_enter(function);
-  trace *t = find_trace(function, &alone, args, leaves);
+  trace *like = NULL;
+  trace *t = find_trace(function, &alone, args, leaves, &like);
   const ls_status status =
-      t != NULL ? ls_ok() : add_trace(function, &alone, args, &t);
+      t != NULL ? ls_ok() : add_trace(function, &alone, args, like, &t);
   if (ls_status_is_ok(status)) *out_graph = t->graph;
   function_leave(function);
   return status;

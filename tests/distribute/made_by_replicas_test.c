@@ -116,6 +116,42 @@ TEST(traced_replicas_share_an_optimizers_count) {
   }
 }
 
+// Adds the replica's number to a variable that it makes, of which each has its
+// own after the first call.
+static ls_nest add_own(ls_nest args, void *user) {
+  int *calls = user;
+  LS_OWN(ls_variable, sum) = NULL;
+  (void)args;
+  ++*calls;
+  LS_RETURN_FAILED_IF_ERROR(ls_variable_create(
+      &(ls_variable_options){.name = "sum",
+                             .dtype = LS_DTYPE_F32,
+                             .trainable = LS_FLAG_OFF,
+                             .synchronization = LS_SYNCHRONIZATION_ON_READ,
+                             .aggregation = LS_AGGREGATION_SUM},
+      &sum));
+  return ls_leaf(
+      ls_variable_assign_add(sum, ls_convert(ls_replica_id(), LS_DTYPE_F32)));
+}
+
+TEST(traced_replicas_keep_what_they_make) {
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_function, function) = NULL;
+  LS_OWN(ls_nest, results) = ls_none();
+  int calls = 0;
+  expect_ok(ls_function_create(
+      &(ls_function_options){.call = add_own, .user = &calls}, &function));
+  for (int i = 1; i <= 3; ++i) {
+    expect_ok(
+        ls_strategy_run(strategy, ls_traced(function), ls_none(), &results));
+    for (size_t r = 0; r < 2; ++r)
+      assert_true(
+          ls_array_f64(ls_nest_as_array(ls_distributed_component(results, r)),
+                       0) == (double)i * (double)r);
+  }
+  assert_int_equal(calls, 2);
+}
+
 TEST(a_variable_only_one_replica_makes_is_refused) {
   LS_SPEC("V170 M56 M57");
   LS_OWN(ls_strategy, strategy) = mirrored_of(2);
