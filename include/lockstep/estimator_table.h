@@ -80,6 +80,24 @@ LS_API LS_MUST_USE ls_status ls_model_library_estimators(
     const ls_model_library *library, const ls_estimator_type *const **out_types,
     size_t *out_count);
 
+// ---- Steps -----------------------------------------------------------------
+// A training's step outside of a training, for function_plan.h to print and
+// measure.
+
+// Reads the first batch of a training's input: a tuple of features and labels,
+// which the caller owns.
+//   LS_UNIMPLEMENTED  an input without a data set; an estimator with another
+//                     axis of examples than 0, or on a TPU system.
+LS_API LS_MUST_USE ls_status
+ls_estimator_first_batch(ls_estimator *estimator,
+                         const ls_input_function *input, ls_nest *out_batch);
+
+// Calls the model function on a batch, or a replica's part of one: a callback
+// of a function (`user` is the estimator) that a strategy runs. The function's
+// graph has a global step of its own, and all variables of the step are in its
+// collection LS_COLLECTION_GLOBAL_VARIABLES. Returns a dict with "loss".
+LS_API ls_nest ls_estimator_step(ls_nest batch, void *estimator);
+
 #ifdef __cplusplus
 }
 #endif

@@ -34,6 +34,7 @@ TEST(refused_calls_of_estimator_leave_nothing) {
 TEST(refused_calls_of_estimator_table_leave_nothing) {
   REFUSED_TWO(const ls_estimator_type *const *, size_t,
               ls_model_library_estimators(NULL, &out, &second));
+  REFUSED(ls_nest, ls_estimator_first_batch(NULL, NULL, &out));
 }
 
 TEST(refused_calls_of_estimator_config_leave_nothing) {

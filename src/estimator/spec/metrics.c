@@ -9,6 +9,7 @@
 #include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
 #include "graph/make/make.h"
+#include "graph/own.h"
 #include "lockstep/replica.h"
 #include "lockstep/shape_rules.h"
 #include "nn/shares.h"
@@ -18,15 +19,15 @@ enum { MOST_SUMS = 4 };
 // ---- Sums ------------------------------------------------------------------
 // A sum to which batches are added.
 typedef struct sum {
-  ls_variable *variable;  // The graph holds a reference.
-  ls_tensor before;       // Value for reading the metric.
-  ls_tensor after;        // Value after the update.
+  ls_tensor before;  // Value for reading the metric.
+  ls_tensor after;   // Value after the update.
 } sum;
 
 static ls_status make_sum(const char *name, ls_tensor of_batch, sum *out) {
   static const char *const collections[] = {LS_COLLECTION_LOCAL_VARIABLES,
                                             LS_COLLECTION_METRIC_VARIABLES};
   const bool has_others = ls_has_strategy() && ls_num_replicas() > 1;
+  LS_OWN(ls_variable, variable) = NULL;  // The graph holds a reference, too.
   LS_RETURN_IF_ERROR(ls_variable_create(
       &(ls_variable_options){
           .name = name,
@@ -38,11 +39,10 @@ static ls_status make_sum(const char *name, ls_tensor of_batch, sum *out) {
           .aggregation = has_others ? LS_AGGREGATION_SUM : LS_AGGREGATION_NONE,
           .collections = collections,
           .num_collections = 2},
-      &out->variable));
-  ls_variable_release(out->variable);
-  out->before = ls_variable_read(out->variable);
+      &variable));
+  out->before = ls_variable_read(variable);
   if (has_others) out->before = ls_all_reduce(LS_REDUCE_SUM, out->before);
-  out->after = ls_variable_assign_add(out->variable, of_batch);
+  out->after = ls_variable_assign_add(variable, of_batch);
   return ls_ok();
 }
 
