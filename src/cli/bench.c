@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +21,7 @@ typedef struct bench_figures {
   int64_t steps;
   int threads;
   const char *math;
-  double gflops, rss_mb;
+  double flops, gflops, rss_mb;
 } bench_figures;
 
 // Without --steps: runs for this long, but at least this many steps.
@@ -127,8 +128,16 @@ static ls_status time_model(const bench_flags *flags, bench_figures *figures) {
   CLI_OWN_ARRAY_OR_RETURN(double, times, (size_t)most);
   CLI_OWN(cli_step, step) = {0};
   CLI_OWN(ls_nest, results) = {0};
+  ls_program_figures program = {0};
   LS_RETURN_IF_ERROR(cli_step_open(&flags->step, &step));
-  return measure_steps(flags, &step, &results, times, figures);
+  LS_RETURN_IF_ERROR(measure_steps(flags, &step, &results, times, figures));
+  LS_RETURN_IF_ERROR(ls_function_describe_program(step.function, &program));
+  const ls_model_type *type = flags->step.type;
+  figures->flops =
+      type != NULL ? type->flops_per_example * (double)flags->step.batch_size
+      : program.flops >= 0 ? program.flops
+                           : (double)NAN;
+  return ls_ok();
 }
 
 static void print_figures(const bench_flags *all, const bench_figures *f) {
@@ -138,12 +147,12 @@ static void print_figures(const bench_flags *all, const bench_figures *f) {
     printf(",\"replicas\":%lld,\"threads\":%d,\"precision\":\"%s\","
            "\"math\":\"%s\",\"batch_size\":%lld,\"steps\":%lld,\"min_ms\":%.6g,"
            "\"median_ms\":%.6g,\"in_a_row_ms\":%.6g,\"first_step_ms\":%.6g,"
-           "\"rss_mb\":%.6g,"
-           "\"gflops\":%.6g}\n",
+           "\"rss_mb\":%.6g",
            (long long)flags->replicas, f->threads, flags->precision, f->math,
            (long long)flags->batch_size, (long long)f->steps, f->min_ms,
-           f->median_ms, f->in_a_row_ms, f->first_step_ms, f->rss_mb,
-           f->gflops);
+           f->median_ms, f->in_a_row_ms, f->first_step_ms, f->rss_mb);
+    cli_print_member(',', "gflops", f->gflops, 6);
+    printf("}\n");
     return;
   }
   printf("%s, %lld replica%s, %d thread%s, %s, %s math, batch of %lld\n",
@@ -156,7 +165,7 @@ static void print_figures(const bench_flags *all, const bench_figures *f) {
   printf("  in a row    %.4g ms, of as many not waited for one by one\n",
          f->in_a_row_ms);
   printf("  first step  %.4g ms after the process began\n", f->first_step_ms);
-  printf("  speed       %.4g Gflop/s\n", f->gflops);
+  if (isfinite(f->gflops)) printf("  speed       %.4g Gflop/s\n", f->gflops);
   printf("  memory      %.4g MiB at most\n", f->rss_mb);
 }
 
@@ -164,11 +173,9 @@ static ls_status bench_model(void *user, ls_runtime *runtime) {
   const bench_flags *flags = user;
   bench_figures figures = {0};
   LS_RETURN_IF_ERROR(time_model(flags, &figures));
-  const double flops =
-      flags->step.type->flops_per_example * (double)flags->step.batch_size;
   struct rusage usage = {0};
   getrusage(RUSAGE_SELF, &usage);
-  figures.gflops = flops / figures.median_ms * 1e-6;
+  figures.gflops = figures.flops / figures.median_ms * 1e-6;
   figures.rss_mb = (double)usage.ru_maxrss / 1024;
   figures.threads = ls_runtime_threads(runtime);
   figures.math = cli_math_name(runtime);
@@ -204,7 +211,9 @@ int cli_bench(int argc, char **argv) {
           "while the next ones are sent; the time from the start of the "
           "process to the end of the first step (up to 10 ms too long); the "
           "speed of products at the median; and peak memory. MODEL may be a "
-          "shared library of models: ./mine.so or ./mine.so:NAME.",
+          "shared library of models or estimators: ./mine.so or "
+          "./mine.so:NAME; an estimator's step gets the first batch of its "
+          "input again and again.",
       CLI_OPTIONS(options),
       .operand_form = "MODEL",
       .operand = &flags.step.model};

@@ -541,25 +541,38 @@ typedef struct cli_step_flags {
   int64_t batch_size;  // 0: the model's.
   int64_t steps;       // A loop of so many; 0: one step.
   bool tpu;            // Uses a TPU strategy with as many cores.
-  const char *task;
+  const char *task, *params;
   int64_t outputs;
-  const ls_model_type *type;  // Found by cli_with_step.
-  ls_model_type adapted;      // See cli_flagged_type.
+  // Found by cli_step_find: one of the two.
+  const ls_model_type *type;
+  const struct ls_estimator_type *estimator;
+  ls_model_type adapted;  // See cli_flagged_type.
 } cli_step_flags;
 #define CLI_STEP_TASK_OPTIONS(flags)                                           \
   CLI_TASK_OPTION(&(flags)->task),                                             \
-      CLI_OUTPUTS_OPTION(&(flags)->outputs, "the model's, or one number")
+      CLI_OUTPUTS_OPTION(&(flags)->outputs, "the model's, or one number"),     \
+      CLI_STEP_PARAM_OPTION(&(flags)->params)
+#define CLI_STEP_PARAM_OPTION(place)                                           \
+  CLI_ROW("param", CLI_TEXT, (place), "NAME=N,...",                            \
+          "numbers for an estimator's functions, by name")
+// Finds the model or the estimator that a flag names, and its batch size.
+// Reports a problem and returns false.
+bool cli_step_find(const char *command, cli_step_flags *flags);
 // Checks the flags, finds the model, opens a runtime and calls `body`, with a
 // trace if one is wanted. Reports a failure; returns an exit code.
 int cli_with_step(const char *command, cli_step_flags *flags,
                   ls_status (*body)(void *user, ls_runtime *runtime),
                   void *user);
-// A model, its training step and a synthetic batch; or a loop of steps, each of
-// which takes such a batch from the infeed.
+// A training step of a model with a synthetic batch, or of an estimator with
+// the first batch of its input; or a loop of steps, each of which takes such a
+// batch from the infeed.
 typedef struct cli_step {
   const cli_step_flags *flags;
   ls_nest batch;  // Batch of all replicas.
   ls_model model;
+  struct ls_estimator *estimator;  // In place of the model.
+  ls_callback call;                // Makes a step of a batch,
+  void *user;                      // with the model or the estimator.
   ls_strategy *strategy;
   ls_function *function;
   ls_nest args;  // Split among the replicas; none for a loop.

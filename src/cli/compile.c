@@ -139,7 +139,7 @@ int cli_compile(int argc, char **argv) {
                "and code of one device. With --topology the plug-in compiles "
                "for devices that are elsewhere; for TPUs it is libtpu, which "
                "'pip install libtpu' installs. MODEL may be a shared library "
-               "of models: ./mine.so or ./mine.so:NAME.",
+               "of models or estimators: ./mine.so or ./mine.so:NAME.",
       CLI_OPTIONS(options),
       .operand_form = "MODEL",
       .operand = &flags.step.model};

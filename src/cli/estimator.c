@@ -24,8 +24,8 @@ static bool open_params(const char *command, const char *text, cli_words *out) {
   return cli_words_open(command, "param", text, "NAME=N", out);
 }
 
-static bool check_params(const char *command, const char *text,
-                         const ls_estimator_type *type) {
+bool cli_params_check(const char *command, const char *text,
+                      const ls_estimator_type *type) {
   CLI_OWN(cli_words, words) = {0};
   if (!open_params(command, text, &words)) return false;
   for (size_t i = 0; i < words.count; ++i) {
@@ -49,14 +49,13 @@ bool cli_estimator_check(const char *command, const estimator_flags *flags,
         "--replicas is for runs without --tpu, which has one replica per core");
   if (flags->iterations != NULL && flags->train.tpu == NULL)
     return cli_refuse(command, "--iterations-per-loop is for runs with --tpu");
-  return check_params(command, flags->params, type) &&
+  return cli_params_check(command, flags->params, type) &&
          cli_words_read(command, "keys", flags->keys, NULL);
 }
 
 // ---- Opening ---------------------------------------------------------------
-// Parses parameters, which were checked before: fails only without memory.
-static ls_status read_params(const char *command, const char *text,
-                             ls_nest *params) {
+ls_status cli_params_read(const char *command, const char *text,
+                          ls_nest *params) {
   CLI_OWN(cli_words, words) = {0};
   if (!open_params(command, text, &words)) return ls_out_of_memory();
   for (size_t i = 0; i < words.count; ++i)
@@ -142,7 +141,7 @@ ls_status cli_estimator_open(const char *command, const estimator_flags *flags,
   LS_RETURN_IF_ERROR(cli_watch_begin(out->runtime));
   if (cli_is_linked(type))
     LS_RETURN_IF_ERROR(cli_linked_open(command, flags, mode));
-  LS_RETURN_IF_ERROR(read_params(command, flags->params, &out->params));
+  LS_RETURN_IF_ERROR(cli_params_read(command, flags->params, &out->params));
   LS_RETURN_IF_ERROR(cli_warm_open(&flags->train.asked, &out->warm));
   LS_RETURN_IF_ERROR(make_config(flags, out));
   return make_estimator(flags, mode, out);

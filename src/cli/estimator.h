@@ -76,6 +76,13 @@ bool cli_estimator_tests(const estimator_flags *flags);
 bool cli_estimator_check(const char *command, const estimator_flags *flags,
                          const ls_estimator_type *type);
 
+// Check the text of --param, and parse one that was checked: fails only without
+// memory.
+bool cli_params_check(const char *command, const char *text,
+                      const ls_estimator_type *type);
+ls_status cli_params_read(const char *command, const char *text,
+                          ls_nest *params);
+
 // ---- Resumed trainings -----------------------------------------------------
 // Texts of flags that are from the run's folder.
 typedef struct cli_kept_flags {
@@ -131,6 +138,9 @@ typedef struct cli_found {
   const ls_model_type *model;
   const ls_estimator_type *estimator;
 } cli_found;
+// Finds a model of the library or of a file, or a row of a shared library.
+// Reports a problem and returns false.
+bool cli_find_type(const char *command, const char *text, cli_found *out);
 // Finds "./mine.so", or "./mine.so:NAME" if it has several rows. Reports a
 // problem and returns false.
 bool cli_find_in_library(const char *command, const char *text, cli_found *out);
@@ -148,9 +158,9 @@ bool cli_find_estimator(const char *command, int argc, char **argv,
 // ---- Commands --------------------------------------------------------------
 // Commands for which --model names an estimator.
 int cli_estimator_train(const ls_estimator_type *type, int argc, char **argv);
-// Makes steps of the run in `resume` again, as cli_train_run does, in a folder
-// that is removed.
-int cli_estimator_make_again(const ls_estimator_type *type,
+// Makes steps of the run in `resume` again, as cli_train_run does, or of a new
+// one with these parameters, in a folder that is removed.
+int cli_estimator_make_again(const ls_estimator_type *type, const char *params,
                              const train_flags *train);
 int cli_estimator_eval(const ls_estimator_type *type, int argc, char **argv);
 int cli_estimator_predict(const ls_estimator_type *type, int argc, char **argv);

@@ -338,9 +338,9 @@ static int run_words(const cli_syntax *syntax, train_flags *train, void *user) {
              : run_training(flags, words->type);
 }
 
-int cli_estimator_make_again(const ls_estimator_type *type,
+int cli_estimator_make_again(const ls_estimator_type *type, const char *params,
                              const train_flags *train) {
-  estimator_flags flags = {.train = *train};
+  estimator_flags flags = {.train = *train, .params = params};
   CLI_OWN(cli_kept_flags, kept) = {0};
   ls_train_config *asked = &flags.train.asked;
   const int code =

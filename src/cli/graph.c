@@ -59,8 +59,7 @@ static ls_status print_training(void *user, ls_run_context *context) {
   return ls_ok();
 }
 
-static int graph_of_estimator(const ls_estimator_type *type,
-                              graph_flags *flags) {
+static int graph_of_estimator(graph_flags *flags) {
   const cli_step_flags *step = &flags->step;
   char cores[40];
   cli_again again = {.command = "graph",
@@ -80,16 +79,9 @@ static int graph_of_estimator(const ls_estimator_type *type,
                        .grace = 30,
                        .quiet = true,
                        .again = &again};
-  if (flags->lowered || flags->plan || flags->cost || step->task != NULL ||
-      step->outputs != 0 || strcmp(step->precision, "f32") != 0)
-    return cli_misuse("graph",
-                      "--lowered, --plan, --cost, --task, --outputs and "
-                      "--precision are for models: '%s' is an estimator, which "
-                      "has no step of its own",
-                      step->model);
   snprintf(cores, sizeof(cores), "virtual:%lldx1,cores=1",
            (long long)step->replicas);
-  return cli_estimator_make_again(type, &train);
+  return cli_estimator_make_again(step->estimator, step->params, &train);
 }
 
 int cli_graph(int argc, char **argv) {
@@ -117,10 +109,12 @@ int cli_graph(int argc, char **argv) {
   };
   const cli_syntax syntax = {
       .command = "graph",
-      .about = "Prints a model's training step: by default the graph as built. "
-               "MODEL may be a shared library of models: ./mine.so or "
-               "./mine.so:NAME; of an estimator there it is the graph of a "
-               "training.",
+      .about =
+          "Prints a model's training step: by default the graph as built. "
+          "MODEL may be a shared library of models or estimators: ./mine.so or "
+          "./mine.so:NAME; of an estimator there it is the graph of a "
+          "training, with --lowered, --plan and --cost that of its step "
+          "alone.",
       CLI_OPTIONS(options),
       .operand_form = "MODEL",
       .operand = &flags.step.model};
@@ -130,11 +124,10 @@ int cli_graph(int argc, char **argv) {
                       "--lowered, --plan, --cost, --dot and --gathered exclude "
                       "each other; give one");
   flags.step.tpu |= flags.gathered;
-  cli_found found = {0};
-  if (cli_is_library(flags.step.model) &&
-      !cli_find_in_library("graph", flags.step.model, &found))
+  if (cli_is_library(flags.step.model) && !cli_step_find("graph", &flags.step))
     return CLI_USAGE;
-  if (found.estimator != NULL)
-    return graph_of_estimator(found.estimator, &flags);
+  if (flags.step.estimator != NULL &&
+      !(flags.lowered || flags.plan || flags.cost))
+    return graph_of_estimator(&flags);
   return cli_with_step("graph", &flags.step, print_graph, &flags);
 }

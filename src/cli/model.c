@@ -56,16 +56,18 @@ static const ls_model_type *find_own(const char *command, const char *name) {
   return NULL;
 }
 
+bool cli_find_type(const char *command, const char *text, cli_found *out) {
+  *out = (cli_found){0};
+  if (cli_is_library(text)) return cli_find_in_library(command, text, out);
+  out->model = find_own(command, text);
+  return out->model != NULL;
+}
+
 const ls_model_type *cli_find_model(const char *command, const char *text) {
   cli_found found;
-  if (!cli_is_library(text)) return find_own(command, text);
-  if (!cli_find_in_library(command, text, &found)) return NULL;
+  if (!cli_find_type(command, text, &found)) return NULL;
   if (found.model == NULL)
-    cli_say(command,
-            "'%s' is an estimator, which has no step of its own: 'lockstep "
-            "graph' prints its training's graph, and 'lockstep train' times "
-            "each step with --trace",
-            text);
+    cli_say(command, "'%s' is an estimator, expected a model", text);
   return found.model;
 }
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A model's training step, which bench, compile and graph run.
 #include <stdio.h>
+#include <string.h>
 
-#include "cli/cli.h"
+#include "cli/estimator.h"
 #include "lockstep/device.h"
 
 // Makes a strategy on a row of TPU cores of one host.
@@ -59,7 +60,7 @@ static ls_status take_step(const cli_step *step, ls_nest *out_results) {
   for (size_t i = 0; i < count; ++i)
     leaves[i] = ls_leaf(ls_op_output(op, (unsigned)i));
   CLI_OWN(ls_nest, batch) = ls_nest_pack(step->batch, leaves, count);
-  *out_results = step->flags->type->train_step(batch, step->model.self);
+  *out_results = step->call(batch, step->user);
   return ls_nest_status(*out_results);
 }
 
@@ -78,11 +79,40 @@ static ls_nest make_steps(ls_nest args, void *user) {
 }
 
 // ---- Making ----------------------------------------------------------------
-static ls_status fill_step(const cli_step_flags *flags, cli_step *step) {
+static ls_status make_model(const cli_step_flags *flags, cli_step *step) {
   const ls_model_type *type = flags->type;
   ls_model_options model = {0};
-  LS_RETURN_IF_ERROR(check_shares(flags));
   LS_RETURN_IF_ERROR(cli_precision(flags->precision, &model.dtype));
+  LS_RETURN_IF_ERROR(ls_model_create(type, &model, &step->model));
+  step->call = type->train_step;
+  step->user = step->model.self;
+  return ls_model_synthetic_batch(type, flags->batch_size, &step->batch);
+}
+
+// Makes an estimator that trains in the step's strategy. Its step writes
+// nothing to the folder.
+static ls_status make_estimator(const cli_step_flags *flags, cli_step *step) {
+  const ls_estimator_type *type = flags->estimator;
+  ls_estimator_options options = type->options;
+  CLI_OWN(ls_nest, params) = {0};
+  CLI_OWN(ls_run_config, config) = NULL;
+  LS_RETURN_IF_ERROR(ls_tpu_run_config_create(
+      &(ls_run_config_options){.model_dir = "runs",
+                               .train_distribute = step->strategy},
+      &config));
+  LS_RETURN_IF_ERROR(cli_params_read("train", flags->params, &params));
+  options.config = config;
+  options.params = params;
+  options.use_tpu = options.eval_on_tpu = LS_FLAG_OFF;
+  options.train_batch_size = (ls_opt)LS_SOME(flags->batch_size);
+  LS_RETURN_IF_ERROR(ls_estimator_create(&options, &step->estimator));
+  step->call = ls_estimator_step;
+  step->user = step->estimator;
+  return ls_estimator_first_batch(step->estimator, &type->train, &step->batch);
+}
+
+static ls_status fill_step(const cli_step_flags *flags, cli_step *step) {
+  LS_RETURN_IF_ERROR(check_shares(flags));
   LS_RETURN_IF_ERROR(
       flags->tpu
           ? create_tpu_strategy((int32_t)flags->replicas, &step->strategy)
@@ -90,16 +120,15 @@ static ls_status fill_step(const cli_step_flags *flags, cli_step *step) {
                 &(ls_mirrored_options){.num_replicas =
                                            LS_SOME(flags->replicas)},
                 &step->strategy));
-  LS_RETURN_IF_ERROR(ls_model_create(type, &model, &step->model));
-  const bool is_loop = flags->steps > 0;
   step->flags = flags;
+  LS_RETURN_IF_ERROR(flags->estimator != NULL ? make_estimator(flags, step)
+                                              : make_model(flags, step));
+  const bool is_loop = flags->steps > 0;
   LS_RETURN_IF_ERROR(ls_function_create(
-      &(ls_function_options){.call = is_loop ? make_steps : type->train_step,
-                             .user = is_loop ? step : step->model.self,
+      &(ls_function_options){.call = is_loop ? make_steps : step->call,
+                             .user = is_loop ? step : step->user,
                              .name = is_loop ? "train_steps" : "train_step"},
       &step->function));
-  LS_RETURN_IF_ERROR(
-      ls_model_synthetic_batch(type, flags->batch_size, &step->batch));
   return is_loop ? ls_ok()
                  : ls_train_split(step->strategy, step->batch, &step->args);
 }
@@ -122,8 +151,43 @@ void cli_step_close(cli_step *step) {
   ls_nest_release(step->batch);
   ls_function_release(step->function);
   ls_model_destroy(&step->model);
+  ls_estimator_destroy(step->estimator);
   ls_strategy_release(step->strategy);
   *step = (cli_step){0};
+}
+
+static bool find_batch(const char *command, cli_step_flags *flags) {
+  const ls_estimator_type *type = flags->estimator;
+  if (flags->task != NULL || flags->outputs != 0 ||
+      strcmp(flags->precision, "f32") != 0)
+    return cli_refuse(command,
+                      "--task, --outputs and --precision are for models: the "
+                      "functions of estimator '%s' choose them",
+                      flags->model);
+  if (type->train.call == NULL)
+    return cli_refuse(command,
+                      "the estimator '%s' has no input to train with (its "
+                      "field 'train')",
+                      flags->model);
+  if (flags->batch_size == 0)
+    flags->batch_size = type->options.train_batch_size.value;
+  return cli_params_check(command, flags->params, type);
+}
+
+bool cli_step_find(const char *command, cli_step_flags *flags) {
+  cli_found found = {0};
+  if (!cli_find_type(command, flags->model, &found)) return false;
+  flags->type = found.model;
+  flags->estimator = found.estimator;
+  if (found.estimator != NULL) return find_batch(command, flags);
+  if (flags->params != NULL)
+    return cli_refuse(command, "--param is for estimators: '%s' is a model",
+                      flags->model);
+  if (!cli_flagged_type(command, flags->task, flags->outputs, &flags->type,
+                        &flags->adapted))
+    return false;
+  if (flags->batch_size == 0) flags->batch_size = flags->type->batch_size;
+  return true;
 }
 
 int cli_with_step(const char *command, cli_step_flags *flags,
@@ -135,12 +199,8 @@ int cli_with_step(const char *command, cli_step_flags *flags,
     return CLI_USAGE;
   ls_status status = cli_runtime_open(flags->threads, flags->math, &runtime);
   if (!ls_status_is_ok(status)) return cli_report(command, status);
-  flags->type = cli_find_model(command, flags->model);
-  if (flags->type == NULL ||
-      !cli_flagged_type(command, flags->task, flags->outputs, &flags->type,
-                        &flags->adapted))
+  if (!cli_step_find(command, flags))
     return cli_runtime_close(command, runtime, CLI_USAGE);
-  if (flags->batch_size == 0) flags->batch_size = flags->type->batch_size;
   status = cli_trace_begin(runtime, flags->trace, &trace);
   if (ls_status_is_ok(status)) status = body(user, runtime);
   const int code = cli_trace_end(command, trace, cli_report(command, status));

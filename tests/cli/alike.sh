@@ -409,15 +409,41 @@ while read -r command; do
       runs_on graph e.so:line
       cmp out.txt base-synthetic-s/graph.ls || fail "graph: not the training's"
       runs_on graph e.so:line --tpu --replicas 2 --gathered
-      ends 2 "has no step of its own" graph e.so:line --lowered
+      for program in --lowered --plan --cost "--plan --tpu --replicas 2"; do
+        # shellcheck disable=SC2086
+        runs_on graph e.so:line $program
+      done
       ! ls -d steps-* 2>err.txt || fail "graph: a folder is left"
       ;;
     bench | summary | compile)
-      ends 2 "'e.so:line' is an estimator, which has no step of its own" \
-        $command e.so:line
+      short=
+      [ $command != bench ] || short="--steps 3"
+      for model in tiny e.so:line; do
+        # shellcheck disable=SC2086
+        runs_on $command $model --replicas 2 --batch-size 16 $short
+        grep -q "^$model, 2 replicas.* batch of 16" out.txt ||
+          fail "$command of $model"
+      done
+      # shellcheck disable=SC2086
+      runs_on $command e.so:line --param width=16 $short --json
+      ends 2 "--param is for estimators" $command tiny --param width=16
+      ends 2 "--task, --outputs and --precision are for models" \
+        $command e.so:line --precision bf16
+      ends 2 "has no input to train with" $command e.so:bare
       ;;
     plan)
-      ends 2 "--estimator: runs of estimators are not planned" \
+      runs_on plan tiny --data synthetic --no-steps
+      runs_on plan e.so:line --no-steps --param width=16
+      while read -r verb flag kind; do
+        [ "$verb $kind" = "train s" ] || continue
+        "$lockstep" plan e.so:line --no-steps "--$flag" 1 >out.txt 2>err.txt
+        grep -q 'there is no flag' err.txt && [ "$flag" != eval-every ] &&
+          [ "$flag" != model ] && fail "plan has no flag --$flag"
+      done <decided.txt
+      ends 2 "--data is not for estimators of shared libraries: " \
+        plan e.so:line --data synthetic
+      ends 2 "--param is for estimators" plan tiny --param width=16
+      ends 2 "--estimator: models of the library are planned as models" \
         plan tiny --estimator
       ;;
     generate)

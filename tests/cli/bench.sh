@@ -40,6 +40,10 @@ prints "\"math\":\"bf16-direct\"" \
 prints "^tiny, 1 replica, 1 thread, f32, fast math, batch of 16\$" \
   bench tiny --steps 5 --batch-size 16 --threads 1
 
+line=${LS_BUILD_DIR:?}/tests/cli/libraries/estimators.so:line
+prints "^\\{\"model\":\"$line\",\"replicas\":2,.*\"batch_size\":16,.*\"gflops\":$number\\}\$" \
+  bench "$line" --replicas 2 --batch-size 16 --steps 5 --json
+
 prints "softmax_cross_entropy" graph tiny
 prints "read_variable" graph tiny
 prints "^graph lowered" graph tiny --lowered

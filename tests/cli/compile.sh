@@ -55,6 +55,12 @@ prints "^mlp, 2 replicas on 2 of 2 devices 'TPU v4' of topology v4:2x2x1, " \
   mlp --topology v4:2x2x1 --devices 2 --device "pjrt:$libtpu"
 prints "\"devices\":4,\"replicas\":4,.*\"argument_bytes\":2[0-9]{7}," \
   mlp --topology v5e:2x2 --steps 100 --json --device "pjrt:$libtpu"
+line=${LS_BUILD_DIR:?}/tests/cli/libraries/estimators.so:line
+for steps in "" "--steps 100"; do
+  # shellcheck disable=SC2086
+  prints "^.*:line, 4 replicas on 4 of 4 devices .*, batch of 32\$" \
+    "$line" --topology v5e:2x2 $steps --device "pjrt:$libtpu"
+done
 ends 1 "(of topology 'v5e:3x3')" \
   compile mlp --topology v5e:3x3 --device "pjrt:$libtpu"
 ends 1 "a batch of 256 does not divide evenly among 3 replicas, and the CPU \

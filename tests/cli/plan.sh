@@ -72,6 +72,18 @@ plan mlp --data synthetic --batch-size 512 --no-steps --json
 plan "$libraries/mine.so" --data synthetic --no-steps
 shows '  parameters +272 B'
 
+# An estimator's: no epochs, no evaluation, a checkpoint of step 0.
+plan "$libraries/estimators.so:line" --param width=100000 --steps 20 \
+  --save-every-steps 10 --json
+[ "$(field parameter_bytes)" = 8400016 ] || fail "an estimator's parameters"
+[ "$(field optimizer_bytes)" = 16800048 ] || fail "an estimator's optimizer"
+[ "$(field checkpoints)" = 3 ] || fail "an estimator's checkpoints"
+[ "$(field epoch_seconds)" = null ] || fail "an epoch of unknown data"
+[ "$(field run_seconds)" != null ] || fail "no time of an estimator's run"
+plan "$libraries/estimators.so:line" --no-steps
+shows '  kept +5  and one being written'
+grep -q '^  \(epoch\|evaluation\|model\) ' out.txt && fail "a model's rows"
+
 # On a narrow terminal. Needs script, from util-linux.
 if command -v script >/dev/null; then
   TERM=xterm script -qec "stty cols 40; '$lockstep' plan tiny --data \
@@ -110,7 +122,10 @@ refuses 2 '^lockstep plan: --resume: a run that goes on is not planned' \
   tiny --resume run
 refuses 2 "^lockstep plan: --tpu: " tiny --tpu virtual:2x2
 refuses 2 "^lockstep plan: --seeds: " tiny --seeds 2
-refuses 2 "is an estimator" "$libraries/estimators.so:line"
+refuses 2 "^lockstep plan: --replicas: " "$libraries/estimators.so:line" \
+  --replicas 2
+refuses 2 "^lockstep plan: --stop-early and --keep-best: " \
+  "$libraries/estimators.so:line" --stop-early test_loss
 refuses 2 "MODEL is missing" --data synthetic
 refuses 1 "but the data have 8192 examples" tiny --data synthetic \
   --batch-size 9000

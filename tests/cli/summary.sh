@@ -50,10 +50,18 @@ grep -qE "\{$layer\"other\":0,\"forward_flops\":3072," out.txt ||
 grep -qE '"total":\{"parameters":340,"other":0,"forward_flops":3840,' out.txt ||
   fail "no total"
 
-# Models of a shared library; an estimator has no step to list.
+# Models and estimators of a shared library. A function that makes a layer and
+# applies it has two scopes of its name, and the layer is the second one.
 summarize "$libraries/mine.so" --batch-size 8
 shows 'only +\[8,4\] +68 +0 +1.02 kflop .*'
-ends 2 "is an estimator" summary "$libraries/estimators.so:line"
+for replicas in 1 2; do
+  summarize "$libraries/estimators.so:line" --replicas $replicas
+  shows "a_1 +\\[$((32 / replicas)),8\\] +136 +0 +8.19 kflop +16.4 kflop .*"
+  shows '\(optimizer\) +0 +346'
+  shows '\(total\) +172 +0 +10.2 kflop +.*'
+done
+summarize "$libraries/estimators.so:line" --param width=16 --json
+grep -q '"total":{"parameters":340,' out.txt || fail "--param of an estimator"
 ends 2 "there is no model 'x'" summary x
 ends 2 "MODEL is missing" summary
 ends 2 "--batch-size is '0'" summary tiny --batch-size 0

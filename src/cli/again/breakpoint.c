@@ -11,26 +11,12 @@
 #include <unistd.h>
 
 #include "cli/compare/compare.h"
+#include "cli/look/layers.h"
 
 // ---- Variables -------------------------------------------------------------
 static ls_optimizer *optimizer_of(const ls_model *model) {
   return model->type->optimizer != NULL ? model->type->optimizer(model->self)
                                         : NULL;
-}
-
-ls_status cli_list_variables(const ls_model *model, ls_variable ***out,
-                             size_t *out_count) {
-  const ls_model_type *type = model->type;
-  const ls_optimizer *optimizer = optimizer_of(model);
-  size_t count = type->variables(model->self, NULL, 0), more = 0;
-  if (optimizer != NULL) more = ls_optimizer_variables(optimizer, NULL, 0);
-  CLI_OWN_ARRAY_OR_RETURN(ls_variable *, all, count + more);
-  count = type->variables(model->self, all, count);
-  if (optimizer != NULL)
-    (void)ls_optimizer_variables(optimizer, all + count, more);
-  *out = cli_give(&all);
-  *out_count = count + more;
-  return ls_ok();
 }
 
 static void name_file(const cli_breakpoint *at, const char *name,
@@ -54,9 +40,10 @@ static ls_status save_variables(const cli_breakpoint *at, const char *name,
                                 const ls_model *model, bool restores) {
   char path[PATH_MAX];
   ls_saver saver = {.exact = true};
+  size_t slots = 0;
   CLI_OWN_MEMORY(ls_variable *, variables) = NULL;
-  LS_RETURN_IF_ERROR(
-      cli_list_variables(model, &variables, &saver.num_variables));
+  LS_RETURN_IF_ERROR(cli_list_variables(model, NULL, &variables,
+                                        &saver.num_variables, &slots));
   saver.variables = variables;
   name_file(at, name, ".safetensors", path);
   return restores ? ls_saver_restore(&saver, path)

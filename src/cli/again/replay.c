@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "cli/again/replay.h"
+#include "cli/look/layers.h"
 
 // ---- Values ----------------------------------------------------------------
 // Compares the value of a variable with the file's; a variable that the file
@@ -38,35 +39,19 @@ static ls_status compare_variable(cli_replaying *r, const ls_saved_file *file,
   return ls_ok();
 }
 
-// Lists the variables of the model, or of an estimator's graph.
-static ls_status list_variables(const cli_replaying *r, const ls_graph *graph,
-                                ls_variable ***out, size_t *out_count) {
-  if (r->estimator == NULL)
-    return cli_list_variables(r->again.model, out, out_count);
-  const size_t count =
-      ls_graph_collection(graph, LS_COLLECTION_GLOBAL_VARIABLES, NULL, 0);
-  CLI_OWN_ARRAY_OR_RETURN(ls_nest, leaves, count + 1);
-  CLI_OWN_ARRAY_OR_RETURN(ls_variable *, found, count + 1);
-  (void)ls_graph_collection(graph, LS_COLLECTION_GLOBAL_VARIABLES, leaves,
-                            count);
-  for (*out_count = 0; *out_count < count; ++*out_count)
-    found[*out_count] = ls_nest_as_variable(leaves[*out_count]);
-  *out = cli_give(&found);
-  return ls_ok();
-}
-
 static ls_status compare_checkpoint(cli_replaying *r,
                                     const ls_run_context *context,
                                     int64_t step) {
   char path[PATH_MAX + 64];
-  size_t count = 0;
+  size_t count = 0, slots = 0;
   CLI_OWN_MEMORY(ls_variable *, variables) = NULL;
   CLI_OWN(ls_saved_file, file) = NULL;
   snprintf(path, sizeof(path), "%s/model.ckpt-%lld", r->folder,
            (long long)step);
   LS_RETURN_IF_ERROR(ls_saved_file_open_unread(path, &file));
-  LS_RETURN_IF_ERROR(
-      list_variables(r, ls_run_context_graph(context), &variables, &count));
+  LS_RETURN_IF_ERROR(cli_list_variables(r->again.model,
+                                        ls_run_context_graph(context),
+                                        &variables, &count, &slots));
   for (size_t i = 0; i < count; ++i)
     LS_RETURN_IF_ERROR(compare_variable(
         r, file, ls_run_context_session(context), variables[i], step));
@@ -324,7 +309,7 @@ int cli_replay_steps(const cli_syntax *syntax, cli_replaying *r) {
   int code = cli_with_runtime(r->again.command, read_records, r);
   if (code == CLI_OK)
     code = r->estimator != NULL
-               ? cli_estimator_make_again(r->estimator, &r->flags)
+               ? cli_estimator_make_again(r->estimator, NULL, &r->flags)
                : cli_train_run(syntax, &r->flags);
   if (code == CLI_OK && !r->again.is_checked) code = print_end(r);
   cli_release(r->steps);

@@ -25,11 +25,6 @@ ls_status cli_breakpoint_before(const cli_breakpoint *at,
 ls_status cli_breakpoint_after(const cli_breakpoint *at, const cli_again *again,
                                const ls_run_context *context);
 
-// Lists (lends) the variables of the model and its optimizer. Free the list
-// with cli_release.
-ls_status cli_list_variables(const ls_model *model, ls_variable ***out,
-                             size_t *out_count);
-
 // ---- Replays ---------------------------------------------------------------
 typedef struct cli_replaying {
   train_flags flags;

@@ -420,9 +420,10 @@ static bool take_words(simulate *self, int argc, char **argv, char **words) {
   if (!cli_find_estimator("train", argc, argv, &estimator)) return false;
   if (estimator != NULL)
     return cli_refuse(command,
-                      "an estimator's training is not simulated: 'lockstep "
-                      "launch' starts it on ranks, and restarts it with "
-                      "--restarts");
+                      "an estimator's training is not simulated: its cores are "
+                      "fed and read by threads, and a simulated rank has one; "
+                      "'lockstep launch' starts it on ranks, and restarts it "
+                      "with --restarts");
   for (int i = 1; i < argc; ++i) {
     for (size_t k = 0; k < sizeof(refused) / sizeof(*refused); ++k) {
       const size_t size = strlen(refused[k]);

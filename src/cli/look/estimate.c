@@ -7,6 +7,7 @@
 
 #include <math.h>
 
+#include "cli/look/layers.h"
 #include "lockstep/device.h"
 #include "lockstep/function_plan.h"
 #include "lockstep/training_parts.h"
@@ -22,16 +23,6 @@ static const double first_step_bytes = 256 << 10;
 double cli_memory_peak(const cli_memory *m) {
   return m->process + m->data + m->parameters + m->optimizer + m->copies +
          m->values + m->input + m->evaluation + m->saves;
-}
-
-// Waits for the variables' initial values, which other threads compute: from
-// then on they are in this process's memory.
-static ls_status wait_for_values(const ls_model *model) {
-  ls_variable *variable = NULL;
-  CLI_OWN(ls_array, value) = NULL;
-  return model->type->variables(model->self, &variable, 1) > 0
-             ? ls_variable_value(variable, &value)
-             : ls_ok();
 }
 
 // ---- A tiny run ------------------------------------------------------------
@@ -96,17 +87,34 @@ static ls_status open_parts(const train_flags *flags, cli_plan_run *run) {
                            config->epochs, config->steps);
   LS_RETURN_IF_ERROR(
       cli_create_model(config, run->type, run->steps, &run->model));
-  LS_RETURN_IF_ERROR(
-      cli_check_room(&run->model, run->batch_size, run->examples));
-  return wait_for_values(&run->model);
+  return cli_check_room(&run->model, run->batch_size, run->examples);
 }
 
-ls_status cli_plan_run_open(const train_flags *flags, cli_plan_run *out_run) {
+static void find_parts(const train_flags *flags, const char *params,
+                       cli_plan_run *run) {
+  const ls_estimator_type *type = run->step.estimator;
+  const ls_train_config *asked = &flags->asked;
+  run->steps = asked->steps > 0 ? asked->steps : type->train_steps;
+  run->batch_size = asked->batch_size > 0
+                        ? asked->batch_size
+                        : type->options.train_batch_size.value;
+  run->step.model = run->config.model;
+  run->step.precision = "f32";
+  run->step.replicas = run->config.replicas;
+  run->step.params = params;
+}
+
+ls_status cli_plan_run_open(const train_flags *flags, const char *params,
+                            cli_plan_run *out_run) {
   cli_plan_run *run = out_run;
   run->config = cli_train_fresh(flags);
   ls_train_result result;
   // Loads the code that a training needs, which is measured with the process.
   LS_RETURN_IF_ERROR(cli_train_tiny(&result));
+  if (run->step.estimator != NULL) {
+    find_parts(flags, params, run);
+    return ls_ok();
+  }
   const ls_status status = open_parts(flags, run);
   if (!ls_status_is_ok(status)) cli_plan_run_close(run);
   return status;
@@ -117,7 +125,7 @@ void cli_plan_run_close(cli_plan_run *run) {
   ls_dataset_release(run->train);
   ls_dataset_release(run->test);
   ls_strategy_release(run->strategy);
-  *run = (cli_plan_run){.type = run->type};
+  *run = (cli_plan_run){.type = run->type, .step = run->step};
 }
 
 // ---- Sizes -----------------------------------------------------------------
@@ -129,42 +137,37 @@ static double sum_of_bytes(ls_variable *const *variables, size_t count) {
   return bytes;
 }
 
-static ls_status size_variables(const ls_model *model, cli_memory *memory) {
-  ls_optimizer *optimizer = model->type->optimizer(model->self);
-  const size_t count = model->type->variables(model->self, NULL, 0);
-  const size_t slots =
-      optimizer != NULL ? ls_optimizer_variables(optimizer, NULL, 0) : 0;
-  CLI_OWN_ARRAY_OR_RETURN(ls_variable *, variables, count + slots + 1);
-  (void)model->type->variables(model->self, variables, count);
-  if (optimizer != NULL)
-    (void)ls_optimizer_variables(optimizer, variables + count, slots);
-  memory->parameters = sum_of_bytes(variables, count);
-  memory->optimizer = sum_of_bytes(variables + count, slots);
+static ls_status size_variables(const ls_model *model, const ls_graph *graph,
+                                cli_memory *memory) {
+  size_t count = 0, slots = 0;
+  CLI_OWN_MEMORY(ls_variable *, variables) = NULL;
+  LS_RETURN_IF_ERROR(
+      cli_list_variables(model, graph, &variables, &count, &slots));
+  // Other threads compute initial values: from then on they are in this
+  // process's memory.
+  CLI_OWN(ls_array, value) = NULL;
+  if (count > 0) LS_RETURN_IF_ERROR(ls_variable_value(variables[0], &value));
+  memory->parameters = sum_of_bytes(variables, count - slots);
+  memory->optimizer = sum_of_bytes(variables + count - slots, slots);
   return ls_ok();
 }
 
 static double batch_bytes(ls_nest batch) {
+  const ls_array *array = ls_nest_as_array(batch);
   double bytes = 0;
-  for (size_t i = 0; i < ls_nest_count(batch); ++i) {
-    const ls_array *array = ls_nest_as_array(ls_nest_item(batch, i));
-    bytes += (double)ls_dtype_size(ls_array_dtype(array)) *
-             (double)ls_shape_num_elements(ls_array_shape(array));
-  }
+  if (array != NULL)
+    return (double)ls_dtype_size(ls_array_dtype(array)) *
+           (double)ls_shape_num_elements(ls_array_shape(array));
+  for (size_t i = 0; i < ls_nest_count(batch); ++i)
+    bytes += batch_bytes(ls_nest_item(batch, i));
   return bytes;
 }
 
 // ---- Compiling -------------------------------------------------------------
-void cli_plan_step_close(cli_plan_step *step) {
-  ls_nest_release(step->args);
-  ls_nest_release(step->batch);
-  ls_function_release(step->function);
-  *step = (cli_plan_step){0};
-}
-
-static ls_status compile_step(const cli_plan_run *run, int64_t batch_size,
-                              cli_plan_step *step,
-                              ls_program_figures *figures) {
-  CLI_OWN(ls_nest, results) = {0};
+// Makes the step of a model that is open.
+static ls_status make_step(const cli_plan_run *run, int64_t batch_size,
+                           cli_step *step) {
+  step->strategy = ls_strategy_retain(run->strategy);
   LS_RETURN_IF_ERROR(
       ls_function_create(&(ls_function_options){.call = run->type->train_step,
                                                 .user = run->model.self,
@@ -172,10 +175,17 @@ static ls_status compile_step(const cli_plan_run *run, int64_t batch_size,
                          &step->function));
   LS_RETURN_IF_ERROR(
       ls_model_synthetic_batch(run->type, batch_size, &step->batch));
-  LS_RETURN_IF_ERROR(ls_train_split(run->strategy, step->batch, &step->args));
+  return ls_train_split(run->strategy, step->batch, &step->args);
+}
+
+static ls_status compile_step(cli_plan_run *run, int64_t batch_size,
+                              cli_step *step, ls_program_figures *figures) {
+  run->step.batch_size = batch_size;
+  LS_RETURN_IF_ERROR(run->step.estimator != NULL
+                         ? cli_step_open(&run->step, step)
+                         : make_step(run, batch_size, step));
   ls_function_set_compiles_only(step->function, true);
-  LS_RETURN_IF_ERROR(ls_strategy_run(run->strategy, ls_traced(step->function),
-                                     step->args, &results));
+  LS_RETURN_IF_ERROR(cli_step_run(step));
   ls_function_set_compiles_only(step->function, false);
   return ls_function_describe_program(step->function, figures);
 }
@@ -221,13 +231,14 @@ static ls_status size_evaluation(cli_plan_run *run, cli_memory *memory) {
 }
 
 ls_status cli_plan_memory(cli_plan_run *run, int64_t batch_size,
-                          cli_plan_step *out_step, cli_memory *out_memory) {
-  CLI_OWN(cli_plan_step, step) = {0};
+                          cli_step *out_step, cli_memory *out_memory) {
+  CLI_OWN(cli_step, step) = {0};
   ls_program_figures figures = {0};
   cli_memory memory = {.data = run->data_bytes};
-  *out_step = (cli_plan_step){0};
+  *out_step = (cli_step){0};
   LS_RETURN_IF_ERROR(compile_step(run, batch_size, &step, &figures));
-  LS_RETURN_IF_ERROR(size_variables(&run->model, &memory));
+  LS_RETURN_IF_ERROR(
+      size_variables(&run->model, ls_function_graph(step.function), &memory));
   const double batch = batch_bytes(step.batch);
   memory.process =
       fmax(0, cli_resident_bytes() - memory.data - memory.parameters - batch) +
@@ -235,13 +246,17 @@ ls_status cli_plan_memory(cli_plan_run *run, int64_t batch_size,
   memory.values = (double)figures.temporary_bytes;
   memory.input =
       batch * (cli_is_place(run->config.data) ? file_batches : own_batches);
-  // Without separate buffers all new values are in the variables' own.
-  if (figures.alias_bytes == 0)
+  const bool is_model = run->step.estimator == NULL;
+  // Without separate buffers all new values are in the variables' own; the
+  // program of an estimator's session, which reads data, has such buffers.
+  if (figures.alias_bytes == 0 || !is_model)
     memory.copies = memory.parameters + memory.optimizer;
   LS_RETURN_IF_ERROR(size_evaluation(run, &memory));
-  // A copy of all variables is written while the run goes on; the model's own
-  // are copied once more at the end.
-  memory.saves = 2 * memory.parameters + memory.optimizer;
+  // A copy of all variables is written while the run goes on, and a model's own
+  // are copied once more at the end; an estimator's first checkpoint may still
+  // be written at its second.
+  memory.saves = memory.parameters + memory.optimizer;
+  memory.saves += is_model ? memory.parameters : memory.saves;
   *out_memory = memory;
   *out_step = cli_give(&step);
   return ls_ok();
@@ -265,7 +280,7 @@ ls_status cli_plan_batch_size(cli_plan_run *run, const cli_memory *memory,
     const double scale = fmin(rest / part, 0.95);
     size = (int64_t)((double)size * scale) / replicas * replicas;
     if (size < replicas) return ls_ok();
-    CLI_OWN(cli_plan_step, step) = {0};
+    CLI_OWN(cli_step, step) = {0};
     LS_RETURN_IF_ERROR(cli_plan_memory(run, size, &step, &tried));
     if (cli_memory_peak(&tried) > room) continue;
     *out_batch_size = size;

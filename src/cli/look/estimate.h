@@ -3,7 +3,7 @@
 #ifndef LS_CLI_LOOK_ESTIMATE_H_
 #define LS_CLI_LOOK_ESTIMATE_H_
 
-#include "cli/train/train_flags.h"
+#include "cli/estimator.h"
 
 // Memory at a run's peak, in bytes.
 typedef struct cli_memory {
@@ -26,29 +26,26 @@ ls_status cli_train_tiny(ls_train_result *out_result);
 typedef struct cli_plan_run {
   const ls_model_type *type;
   ls_model_type adapted;  // See cli_run_type.
+  cli_step_flags step;  // Flags of an estimator's step; zeroed: a model's run.
   ls_train_config config;
   ls_strategy *strategy;
   ls_model model;
   ls_dataset *train, *test;  // No `test`: the run does not evaluate.
-  int64_t examples, steps, batch_size;
+  int64_t examples, steps;   // 0: unknown, of an estimator.
+  int64_t batch_size;
   double data_bytes;  // Measured.
 } cli_plan_run;
-// Opens data and model as `lockstep train` does with these flags.
-ls_status cli_plan_run_open(const train_flags *flags, cli_plan_run *out_run);
+// Opens data and model, or an estimator with these parameters, as `lockstep
+// train` does with these flags.
+ls_status cli_plan_run_open(const train_flags *flags, const char *params,
+                            cli_plan_run *out_run);
 void cli_plan_run_close(cli_plan_run *run);
 CLI_OWNED_STRUCT(cli_plan_run, cli_plan_run_close)
 
-// A run's step, compiled but not run.
-typedef struct cli_plan_step {
-  ls_function *function;
-  ls_nest batch, args;
-} cli_plan_step;
-void cli_plan_step_close(cli_plan_step *step);
-CLI_OWNED_STRUCT(cli_plan_step, cli_plan_step_close)
-
-// Compiles the step for a batch size, and estimates the memory of the run.
+// Compiles the step for a batch size, which is not run, and estimates the
+// memory of the run.
 ls_status cli_plan_memory(cli_plan_run *run, int64_t batch_size,
-                          cli_plan_step *out_step, cli_memory *out_memory);
+                          cli_step *out_step, cli_memory *out_memory);
 // Returns the largest batch size, a multiple of the replicas, with which a run
 // fits into `room` bytes, given the memory that it takes with a larger one; 0
 // if there is none.

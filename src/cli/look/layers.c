@@ -89,6 +89,21 @@ static bool find_forward_op(const forward *f, path name) {
   return false;
 }
 
+// Returns the name of the first op of the forward part that uses a variable; ""
+// if there is none.
+static path find_use(const forward *f, const ls_variable *variable) {
+  const ls_attr *attr = NULL;
+  for (size_t i = 0; i < f->count; ++i) {
+    const ls_status status =
+        ls_op_attr(ls_graph_op(f->graph, i), "variable", &attr);
+    const bool has = ls_status_is_ok(status);
+    ls_status_free(status);
+    if (has && (const void *)attr->as.object == (const void *)variable)
+      return forward_name(f, i);
+  }
+  return (path){"", 0};
+}
+
 // Returns the layer of an op: its scope, or the op alone where other scopes are
 // in that.
 static path layer_of(const forward *f, path name) {
@@ -165,24 +180,27 @@ static int64_t bytes_of(const ls_variable *variable) {
          (int64_t)ls_dtype_size(ls_variable_dtype(variable));
 }
 
-// Returns the layer whose scope holds the name, the innermost one; else a new
-// one of that scope, or of the variable alone, after `*count` such layers at
-// the beginning.
-static cli_layer *layer_of_variable(cli_layers *layers, const char *name,
+// Returns the layer whose scope holds the name, the innermost one; else that of
+// its first use, as "a_1" of "a/kernel" where a function makes the layer, too;
+// else a new one of that scope, or of the variable alone, after `*count` such
+// layers at the beginning.
+static cli_layer *layer_of_variable(const forward *f, cli_layers *layers,
+                                    const ls_variable *variable,
                                     size_t *count) {
-  const path self = whole_path(name);
+  const path self = whole_path(ls_variable_name(variable));
   for (path scope = scope_of(self); scope.size > 0; scope = scope_of(scope)) {
     cli_layer *found = find_layer(layers, scope);
     if (found != NULL) return found;
   }
+  cli_layer *user = find_layer(layers, scope_of(find_use(f, variable)));
+  if (user != NULL) return user;
   const path scope = scope_of(self);
   return add_layer_at(layers, scope.size > 0 ? scope : self, (*count)++);
 }
 
-static void add_variable(cli_layers *layers, const ls_variable *variable,
-                         size_t *num_alone) {
-  cli_layer *layer =
-      layer_of_variable(layers, ls_variable_name(variable), num_alone);
+static void add_variable(const forward *f, cli_layers *layers,
+                         const ls_variable *variable, size_t *num_alone) {
+  cli_layer *layer = layer_of_variable(f, layers, variable, num_alone);
   const bool is_trainable = ls_variable_is_trainable(variable);
   const int64_t numbers = numbers_of(variable);
   *(is_trainable ? &layer->parameters : &layer->other) += numbers;
@@ -190,31 +208,59 @@ static void add_variable(cli_layers *layers, const ls_variable *variable,
       bytes_of(variable);
 }
 
-// Variables of a model and its optimizer.
-typedef struct variable_list {
-  ls_variable **items;
-  size_t count, num_slots;  // The optimizer's follow the model's.
-} variable_list;
-
-static size_t list_variables(const ls_model *model, variable_list *list) {
-  ls_optimizer *optimizer = model->type->optimizer(model->self);
-  ls_variable **items = list->items;
-  list->count = model->type->variables(model->self, items, list->count);
-  if (optimizer != NULL)
-    list->num_slots = ls_optimizer_variables(
-        optimizer, items != NULL ? items + list->count : NULL, list->num_slots);
-  return list->count + list->num_slots;
+static void add_variables(const forward *f, ls_variable *const *variables,
+                          size_t count, size_t num_slots, cli_layers *layers) {
+  size_t num_alone = 0;
+  for (size_t i = 0; i < count - num_slots; ++i)
+    add_variable(f, layers, variables[i], &num_alone);
+  for (size_t i = count - num_slots; i < count; ++i) {
+    layers->optimizer.other += numbers_of(variables[i]);
+    layers->optimizer_bytes += bytes_of(variables[i]);
+  }
 }
 
-static void add_variables(const variable_list *list, cli_layers *layers) {
-  size_t num_alone = 0;
-  for (size_t i = 0; i < list->count; ++i)
-    add_variable(layers, list->items[i], &num_alone);
-  for (size_t i = 0; i < list->num_slots; ++i) {
-    const ls_variable *slot = list->items[list->count + i];
-    layers->optimizer.other += numbers_of(slot);
-    layers->optimizer_bytes += bytes_of(slot);
+// ---- Lists of variables ----------------------------------------------------
+static ls_status list_of_model(const ls_model *model, ls_variable ***out,
+                               size_t *out_count, size_t *out_slots) {
+  const ls_model_type *type = model->type;
+  const ls_optimizer *optimizer =
+      type->optimizer != NULL ? type->optimizer(model->self) : NULL;
+  const size_t count = type->variables(model->self, NULL, 0);
+  const size_t slots =
+      optimizer != NULL ? ls_optimizer_variables(optimizer, NULL, 0) : 0;
+  CLI_OWN_ARRAY_OR_RETURN(ls_variable *, all, count + slots + 1);
+  (void)type->variables(model->self, all, count);
+  if (optimizer != NULL)
+    (void)ls_optimizer_variables(optimizer, all + count, slots);
+  *out = cli_give(&all);
+  *out_count = count + slots;
+  *out_slots = slots;
+  return ls_ok();
+}
+
+ls_status cli_list_variables(const ls_model *model, const ls_graph *graph,
+                             ls_variable ***out, size_t *out_count,
+                             size_t *out_slots) {
+  if (model != NULL && model->type != NULL)
+    return list_of_model(model, out, out_count, out_slots);
+  static const char name[] = LS_COLLECTION_GLOBAL_VARIABLES;
+  const forward f = find_forward(graph);
+  const size_t count = ls_graph_collection(graph, name, NULL, 0);
+  CLI_OWN_ARRAY_OR_RETURN(ls_nest, leaves, count + 1);
+  CLI_OWN_ARRAY_OR_RETURN(ls_variable *, all, count + 1);
+  (void)ls_graph_collection(graph, name, leaves, count);
+  size_t first = 0, slots = 0;
+  for (size_t i = 0; i < count; ++i) {
+    ls_variable *variable = ls_nest_as_variable(leaves[i]);
+    if (ls_variable_is_trainable(variable) || find_use(&f, variable).size > 0)
+      all[first++] = variable;
+    else
+      all[count - ++slots] = variable;
   }
+  *out = cli_give(&all);
+  *out_count = count;
+  *out_slots = slots;
+  return ls_ok();
 }
 
 // ---- Work ------------------------------------------------------------------
@@ -309,17 +355,16 @@ ls_status cli_layers_open(const cli_step *step, const ls_graph *replica,
   CLI_OWN_ARRAY_OR_RETURN(ls_instruction_figures, list, count + 1);
   LS_RETURN_IF_ERROR(
       ls_function_list_instructions(step->function, list, count, &count));
-  variable_list variables = {0};
-  const size_t num_variables = list_variables(&step->model, &variables);
-  CLI_OWN_ARRAY_OR_RETURN(ls_variable *, items, num_variables + 1);
-  variables.items = items;
-  (void)list_variables(&step->model, &variables);
+  size_t num_variables = 0, num_slots = 0;
+  CLI_OWN_MEMORY(ls_variable *, variables) = NULL;
+  LS_RETURN_IF_ERROR(cli_list_variables(&step->model, replica, &variables,
+                                        &num_variables, &num_slots));
   // Each op, variable and instruction adds one layer at most.
-  layers.items = cli_allocate((f.count + variables.count + count + 1) *
+  layers.items = cli_allocate((f.count + num_variables + count + 1) *
                               sizeof(*layers.items));
   if (layers.items == NULL) return ls_out_of_memory();
   add_ops(&f, &layers);
-  add_variables(&variables, &layers);
+  add_variables(&f, variables, num_variables, num_slots, &layers);
   add_work(&f, ls_function_graph(step->function), list, count, &layers);
   add_total(&layers);
   *out_layers = cli_give(&layers);

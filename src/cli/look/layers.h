@@ -33,4 +33,11 @@ ls_status cli_layers_open(const cli_step *step, const ls_graph *replica,
 void cli_layers_close(cli_layers *layers);
 CLI_OWNED_STRUCT(cli_layers, cli_layers_close)
 
+// Lists (lends) the variables of a model and then the `*out_slots` ones of its
+// optimizer; without a model (NULL, or zeroed) those of an estimator's graph.
+// Free the list with cli_release.
+ls_status cli_list_variables(const ls_model *model, const ls_graph *graph,
+                             ls_variable ***out, size_t *out_count,
+                             size_t *out_slots);
+
 #endif  // LS_CLI_LOOK_LAYERS_H_

@@ -10,7 +10,12 @@
 
 typedef struct plan_flags {
   train_flags train;
+  const char *params;
   bool json, no_steps;
+  // The command's words, and what the model of the first parse is.
+  int argc;
+  char **argv;
+  cli_found found;
 } plan_flags;
 
 typedef struct plan {
@@ -27,20 +32,20 @@ typedef struct plan {
 
 // ---- Time ------------------------------------------------------------------
 // Times steps for some seconds, after a first one.
-static ls_status time_steps(const cli_plan_run *run, const cli_plan_step *step,
+static ls_status time_steps(const cli_plan_run *run, const cli_step *step,
                             plan *p) {
   static const double seconds = 1.5;
   enum { MOST_STEPS = 1000 };
   CLI_OWN(ls_nest, results) = {0};
   const ls_callable callable = ls_traced(step->function);
   LS_RETURN_IF_ERROR(
-      ls_strategy_run(run->strategy, callable, step->args, &results));
+      ls_strategy_run(step->strategy, callable, step->args, &results));
   const double begin = cli_now();
   double end = begin;
   for (; p->timed_steps < MOST_STEPS && end < begin + seconds;
        ++p->timed_steps) {
     LS_RETURN_IF_ERROR(
-        ls_strategy_run(run->strategy, callable, step->args, &results));
+        ls_strategy_run(step->strategy, callable, step->args, &results));
     end = cli_now();
   }
   const double per_epoch =
@@ -53,6 +58,7 @@ static ls_status time_steps(const cli_plan_run *run, const cli_plan_step *step,
 
 // ---- Disk ------------------------------------------------------------------
 static double count_epochs(const cli_plan_run *run) {
+  if (run->examples == 0) return 0;
   return ceil((double)run->steps * (double)run->batch_size /
               (double)run->examples);
 }
@@ -62,14 +68,15 @@ static double count_epochs(const cli_plan_run *run) {
 static double count_saves(const plan *p, const cli_plan_run *run) {
   const train_flags *flags = &p->flags->train;
   const char *best = run->config.keep_best;
-  const double evaluations =
+  double others =
       best != NULL && strncmp(best, "test_", 5) == 0 ? count_epochs(run) : 0;
+  if (run->step.estimator != NULL) ++others;  // The one of step 0.
   if (flags->save_steps > 0)
-    return evaluations + ceil((double)run->steps / (double)flags->save_steps);
-  if (p->timed_steps == 0) return evaluations + (double)run->config.keep + 1;
+    return others + ceil((double)run->steps / (double)flags->save_steps);
+  if (p->timed_steps == 0) return others + (double)run->config.keep + 1;
   const double interval =
       flags->save_seconds > 0 ? (double)flags->save_seconds : 60;
-  return evaluations + fmax(1, ceil(p->run_seconds / interval));
+  return others + fmax(1, ceil(p->run_seconds / interval));
 }
 
 static void plan_disk(const cli_plan_run *run, plan *p) {
@@ -85,7 +92,7 @@ static void plan_disk(const cli_plan_run *run, plan *p) {
     kept += floor(p->run_seconds / 3600 / config->keep_every_hours);
   p->kept = (int64_t)fmin(kept, saves);
   p->checkpoint_bytes = p->memory.parameters + p->memory.optimizer + notes;
-  p->model_bytes = p->memory.parameters;
+  p->model_bytes = run->step.estimator == NULL ? p->memory.parameters : 0;
   p->metrics_bytes =
       line * (ceil((double)run->steps / 100) + 2 * count_epochs(run)) + others;
   p->writes_more = saves > (double)p->kept;
@@ -154,9 +161,11 @@ static void add_time(cli_table *table, const plan *p, const cli_plan_run *run) {
   snprintf(note, sizeof(note), "measured here, mean of %lld",
            (long long)p->timed_steps);
   add_row(table, "step", format_seconds(p->step_seconds, text), note);
-  add_row(table, "epoch", format_seconds(p->epoch_seconds, text),
-          "without input, evaluation, saves");
-  snprintf(note, sizeof(note), "of %lld steps", (long long)run->steps);
+  static const char without[] = "without input, evaluation, saves";
+  if (run->examples > 0)
+    add_row(table, "epoch", format_seconds(p->epoch_seconds, text), without);
+  snprintf(note, sizeof(note), "of %lld steps%s%s", (long long)run->steps,
+           run->examples > 0 ? "" : ", ", run->examples > 0 ? "" : without);
   add_row(table, "run", format_seconds(p->run_seconds, text), note);
 }
 
@@ -191,11 +200,12 @@ static ls_status print_plan(const plan *p, const cli_plan_run *run) {
 static void print_json(const plan *p, const cli_plan_run *run) {
   const cli_memory *m = &p->memory;
   const double unknown = p->timed_steps > 0 ? 0 : NAN;
+  const double no_examples = run->examples > 0 ? 0 : NAN;
   cli_print_text('{', "model", run->config.model);
-  printf(",\"replicas\":%lld,\"batch_size\":%lld,\"examples\":%lld,"
-         "\"steps\":%lld",
-         (long long)run->config.replicas, (long long)run->batch_size,
-         (long long)run->examples, (long long)run->steps);
+  printf(",\"replicas\":%lld,\"batch_size\":%lld",
+         (long long)run->config.replicas, (long long)run->batch_size);
+  cli_print_member(',', "examples", (double)run->examples + no_examples, 15);
+  printf(",\"steps\":%lld", (long long)run->steps);
   cli_print_member(',', "process_bytes", m->process, 15);
   cli_print_member(',', "data_bytes", m->data, 15);
   cli_print_member(',', "parameter_bytes", m->parameters, 15);
@@ -209,7 +219,8 @@ static void print_json(const plan *p, const cli_plan_run *run) {
   cli_print_member(',', "available_bytes", p->room, 15);
   printf(",\"timed_steps\":%lld", (long long)p->timed_steps);
   cli_print_member(',', "step_seconds", p->step_seconds + unknown, 15);
-  cli_print_member(',', "epoch_seconds", p->epoch_seconds + unknown, 15);
+  cli_print_member(',', "epoch_seconds",
+                   p->epoch_seconds + unknown + no_examples, 15);
   cli_print_member(',', "run_seconds", p->run_seconds + unknown, 15);
   cli_print_member(',', "checkpoint_bytes", p->checkpoint_bytes, 15);
   printf(",\"checkpoints\":%lld", (long long)p->kept);
@@ -254,15 +265,17 @@ static ls_status refuse_disk(const plan *p) {
 }
 
 // ---- The command -----------------------------------------------------------
-static ls_status make_plan(plan *p, const ls_model_type *type) {
-  CLI_OWN(cli_plan_run, run) = {.type = type};
-  CLI_OWN(cli_plan_step, step) = {0};
-  LS_RETURN_IF_ERROR(cli_plan_run_open(&p->flags->train, &run));
+static ls_status make_plan(plan *p) {
+  const plan_flags *all = p->flags;
+  CLI_OWN(cli_plan_run, run) = {.type = all->found.model,
+                                .step.estimator = all->found.estimator};
+  CLI_OWN(cli_step, step) = {0};
+  LS_RETURN_IF_ERROR(cli_plan_run_open(&all->train, all->params, &run));
   LS_RETURN_IF_ERROR(cli_plan_memory(&run, run.batch_size, &step, &p->memory));
   p->room = cli_room();
   const bool fits = cli_memory_peak(&p->memory) <= p->room;
   if (!fits) {
-    cli_plan_step_close(&step);
+    cli_step_close(&step);
     LS_RETURN_IF_ERROR(
         cli_plan_batch_size(&run, &p->memory, p->room, &p->fitting_batch));
   } else if (!p->flags->no_steps) {
@@ -278,7 +291,9 @@ static ls_status make_plan(plan *p, const ls_model_type *type) {
 }
 
 // Refuses flags of runs that are not planned.
-static bool check_flags(const train_flags *flags) {
+static bool check_flags(const plan_flags *all, const train_flags *flags) {
+  const ls_estimator_type *type = all->found.estimator;
+  const estimator_flags tests = {.train = *flags};
   const struct {
     bool is_given;
     const char *text;
@@ -291,15 +306,26 @@ static bool check_flags(const train_flags *flags) {
       {cli_device.name != NULL && strcmp(cli_device.name, "cpu") != 0,
        "--device: runs are planned for the CPU; see 'lockstep help compile'"},
       {cli_device.find_nan, "--find-nan: runs op by op are not planned"},
-      {flags->estimator, "--estimator: runs of estimators are not planned; "
-                         "without it the plan is "
-                         "that of the model's run"},
+      {flags->estimator, "--estimator: models of the library are planned as "
+                         "models; without it the plan is that of the "
+                         "model's run"},
+      {type == NULL && all->params != NULL, "--param is for estimators"},
+      {type != NULL && flags->asked.replicas > 0,
+       "--replicas: those of an estimator have variables each, and are not "
+       "planned"},
+      {type != NULL && cli_estimator_tests(&tests),
+       "--stop-early and --keep-best: evaluations of estimators are not "
+       "planned"},
+      {type != NULL && type->train.call == NULL,
+       "the estimator has no input to train with (its field 'train')"},
+      {type != NULL && flags->asked.steps == 0 && type->train_steps == 0,
+       "--steps is missing: the estimator trains to the end of its input"},
   };
   for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); ++i) {
     if (!rows[i].is_given) continue;
     return cli_refuse("plan", "%s", rows[i].text);
   }
-  return true;
+  return type == NULL || cli_params_check("plan", all->params, type);
 }
 
 static int run_plan(const cli_syntax *syntax, train_flags *flags, void *user) {
@@ -307,24 +333,42 @@ static int run_plan(const cli_syntax *syntax, train_flags *flags, void *user) {
   plan p = {.flags = all};
   ls_runtime *runtime = NULL;
   (void)syntax;
+  flags->any_metric = all->found.estimator != NULL;
+  if (!check_flags(all, flags) || !cli_train_check(flags)) return CLI_USAGE;
   all->train = *flags;
-  if (!check_flags(flags) || !cli_train_check(flags)) return CLI_USAGE;
-  all->train = *flags;
-  const ls_model_type *type = cli_find_model("plan", flags->asked.model);
-  if (type == NULL) return CLI_USAGE;
   ls_status status =
       cli_runtime_open(flags->asked.threads, flags->asked.math, &runtime);
-  if (ls_status_is_ok(status)) status = make_plan(&p, type);
+  if (ls_status_is_ok(status)) status = make_plan(&p);
   return cli_runtime_close("plan", runtime, cli_report("plan", status));
 }
 
-int cli_plan(int argc, char **argv) {
-  plan_flags flags = {0};
+static int parse_plan(plan_flags *all,
+                      int (*run)(const cli_syntax *syntax, train_flags *flags,
+                                 void *user),
+                      cli_refusals refused);
+
+// Parses the words again, with the refusals of what MODEL names.
+static int find_model(const cli_syntax *syntax, train_flags *flags,
+                      void *user) {
+  plan_flags *all = user;
+  (void)syntax;
+  if (!cli_find_type("plan", flags->asked.model, &all->found)) return CLI_USAGE;
+  return parse_plan(all, run_plan,
+                    all->found.estimator != NULL
+                        ? cli_train_refused_by_libraries
+                        : cli_train_refused_by_models);
+}
+
+static int parse_plan(plan_flags *all,
+                      int (*run)(const cli_syntax *syntax, train_flags *flags,
+                                 void *user),
+                      cli_refusals refused) {
   const cli_option options[] = {
-      {"no-steps", CLI_FLAG, &flags.no_steps, NULL,
+      {"no-steps", CLI_FLAG, &all->no_steps, NULL,
        "run no steps: the plan has no times"},
-      {"json", CLI_FLAG, &flags.json, NULL,
+      {"json", CLI_FLAG, &all->json, NULL,
        "print one line of JSON: sizes in bytes, times in seconds"},
+      CLI_STEP_PARAM_OPTION(&all->params),
   };
   return cli_with_train_flags(
       &(cli_train_words){
@@ -338,11 +382,17 @@ int cli_plan(int argc, char **argv) {
                    "does not fit into the memory that is available, or the "
                    "free disk, is refused with what would fit, before any "
                    "step. Flags that change neither, such as --seed, are "
-                   "accepted. MODEL may be a shared library of models: "
-                   "./mine.so or ./mine.so:NAME.",
+                   "accepted. MODEL may be a shared library of models or "
+                   "estimators: ./mine.so or ./mine.so:NAME.",
                .operand_form = "MODEL",
-               CLI_OPTIONS(options)},
-          .run = run_plan,
-          .user = &flags},
-      argc, argv);
+               CLI_OPTIONS(options),
+               .refused = refused},
+          .run = run,
+          .user = all},
+      all->argc, all->argv);
+}
+
+int cli_plan(int argc, char **argv) {
+  plan_flags all = {.argc = argc, .argv = argv};
+  return parse_plan(&all, find_model, (cli_refusals){0});
 }
