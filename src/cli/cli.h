@@ -23,6 +23,9 @@ enum {
 // Makes SIGINT, SIGTERM and, unless it is ignored, SIGHUP end the program with
 // a line and code CLI_SIGNAL plus their number. Called first in main.
 void cli_signals_begin(void);
+// Calls `handler` for a signal; but SIGHUP, that of a closed terminal, stays
+// ignored under nohup.
+void cli_signals_handle(int number, void (*handler)(int));
 // Makes the first of these signals set the returned stop, which runs check. A
 // second one, or `grace` seconds (0: no limit), ends the program with CLI_LATE
 // or, once the run is saved, with the first signal's code.

@@ -45,6 +45,7 @@ typedef struct job {
   int errors;  // Reads its standard error.
   char line[4096];
   size_t size;
+  bool is_begun;   // A part of the line is printed.
   rank_end *ends;  // For each rank.
   int64_t cause;   // The rank that failed first; -1: none.
   double failed;   // Time of that; 0: never.
@@ -54,6 +55,7 @@ typedef struct job {
 
 static volatile sig_atomic_t stop_signal;  // The first one.
 static volatile sig_atomic_t num_signals;
+static volatile sig_atomic_t num_quits;  // Each Ctrl-\ of a user.
 
 // ---- Finding mpirun --------------------------------------------------------
 static bool is_on_path(const char *path, const char *name) {
@@ -206,8 +208,10 @@ static bool is_noise(const job *self, const char *line) {
 static void take_line(job *self) {
   self->line[self->size] = '\0';
   self->size = 0;
-  if (!take_end(self, self->line) && !is_noise(self, self->line))
+  if (self->is_begun ||
+      (!take_end(self, self->line) && !is_noise(self, self->line)))
     fprintf(stderr, "%s\n", self->line);
+  self->is_begun = false;
 }
 
 // Reads what there is. Returns false at the end.
@@ -216,15 +220,16 @@ static bool read_lines(job *self) {
   const ssize_t got = read(self->errors, data, sizeof(data));
   if (got < 0) return errno == EINTR || errno == EAGAIN;
   for (ssize_t i = 0; i < got; ++i) {
+    if (data[i] == '\n') {
+      take_line(self);
+      continue;
+    }
     // A progress line is rewritten without a newline.
     const bool is_progress = data[i] == '\r' && self->size > 0;
-    if (data[i] == '\n' || self->size + 2 >= sizeof(self->line)) {
-      take_line(self);
-      if (data[i] == '\n') continue;
-    }
-    if (is_progress) {
+    if (is_progress || self->size + 1 == sizeof(self->line)) {
       fwrite(self->line, 1, self->size, stderr);
       self->size = 0;
+      self->is_begun = true;
     }
     self->line[self->size++] = data[i];
   }
@@ -242,21 +247,24 @@ static void lose_patience(job *self) {
   self->due += patience;
 }
 
-// Passes signals on: a second one ends ranks that are saving, as it does without
-// mpirun; with more, mpirun ends those that go on all the same.
-static void pass_stop(const job *self, int *passed) {
-  for (; *passed < num_signals; ++*passed)
-    // mpirun forwards this one to the ranks, which take it for a SIGTERM.
-    (void)kill(self->child, *passed < 2 ? SIGUSR1 : SIGTERM);
+// Passes signals on: a second one ends ranks that are saving, as it does
+// without mpirun; with more, mpirun ends those that go on all the same.
+static void pass_signals(const job *self, int *stops, int *quits) {
+  // mpirun forwards these to the ranks, which take them for SIGTERM and
+  // SIGQUIT.
+  for (; *stops < num_signals; ++*stops)
+    (void)kill(self->child, *stops < 2 ? SIGUSR1 : SIGTERM);
+  for (; *quits < num_quits; ++*quits)
+    (void)kill(self->child, SIGALRM);
 }
 
 static int wait_for_job(job *self) {
-  int status = 0, passed = 0;
+  int status = 0, stops = 0, quits = num_quits;
   struct pollfd reader = {.fd = self->errors, .events = POLLIN};
   for (bool goes_on = true; goes_on;) {
     const int ready = poll(&reader, 1, 100);
     if (ready > 0) goes_on = read_lines(self);
-    pass_stop(self, &passed);
+    pass_signals(self, &stops, &quits);
     lose_patience(self);
   }
   if (self->size > 0) take_line(self);
@@ -318,12 +326,9 @@ static void request_stop(int number) {
   ++num_signals;
 }
 
-static void catch_signals(void) {
-  struct sigaction action = {.sa_handler = request_stop};
-  sigemptyset(&action.sa_mask);
-  sigaction(SIGINT, &action, NULL);
-  sigaction(SIGTERM, &action, NULL);
-  sigaction(SIGHUP, &action, NULL);
+static void count_quit(int number) {
+  (void)number;
+  ++num_quits;
 }
 
 // Runs the program until it succeeds, or has been started again often enough.
@@ -337,7 +342,10 @@ static int launch(launch_flags *flags, const char *path) {
             flags->mpi != NULL ? flags->mpi : "mpirun");
     return CLI_FAILED;
   }
-  catch_signals();
+  cli_signals_handle(SIGINT, request_stop);
+  cli_signals_handle(SIGTERM, request_stop);
+  cli_signals_handle(SIGHUP, request_stop);
+  cli_signals_handle(SIGQUIT, count_quit);
   for (;;) {
     rank_end *ends = cli_allocate((size_t)flags->ranks * sizeof(*ends));
     if (ends == NULL) return cli_report("launch", ls_out_of_memory());

@@ -20,17 +20,20 @@ enum { FAREWELL = 3000 };
 
 static volatile sig_atomic_t child;
 
-// Passes a signal on; mpirun forwards a request to stop as SIGUSR1.
+// Passes a signal on; mpirun forwards a request to stop as SIGUSR1, and SIGQUIT
+// as SIGALRM.
 static void pass_signal(int number) {
-  if (child > 0) (void)kill((pid_t)child, number == SIGUSR1 ? SIGTERM : number);
+  if (child > 0)
+    (void)kill((pid_t)child, number == SIGUSR1   ? SIGTERM
+                             : number == SIGALRM ? SIGQUIT
+                                                 : number);
 }
 
 static void handle_signals(void (*handler)(int)) {
-  static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1};
-  struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART};
-  sigemptyset(&action.sa_mask);
+  static const int numbers[] = {SIGINT,  SIGTERM, SIGHUP,
+                                SIGQUIT, SIGUSR1, SIGALRM};
   for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); ++i)
-    sigaction(numbers[i], &action, NULL);
+    cli_signals_handle(numbers[i], handler);
 }
 
 // Returns this rank, as the launcher's environment says; -1: it does not.

@@ -59,27 +59,26 @@ static void handle_alarm(int number) {
           "lost\n");
 }
 
-void cli_signals_begin(void) {
-  struct sigaction action = {.sa_handler = handle, .sa_flags = SA_RESTART};
+void cli_signals_handle(int number, void (*handler)(int)) {
+  struct sigaction before,
+      action = {.sa_handler = handler, .sa_flags = SA_RESTART};
   sigemptyset(&action.sa_mask);
   for (int i = 0; i < NUM_SIGNALS; ++i)
     sigaddset(&action.sa_mask, signals[i].number);
-  for (int i = 0; i < NUM_SIGNALS; ++i) {
-    struct sigaction before;
-    // nohup ignores SIGHUP, the signal of a closed terminal.
-    if (signals[i].number == SIGHUP && sigaction(SIGHUP, NULL, &before) == 0 &&
-        before.sa_handler == SIG_IGN)
-      continue;
-    sigaction(signals[i].number, &action, NULL);
-  }
+  if (number == SIGHUP && sigaction(SIGHUP, NULL, &before) == 0 &&
+      before.sa_handler == SIG_IGN)
+    return;
+  sigaction(number, &action, NULL);
+}
+
+void cli_signals_begin(void) {
+  for (int i = 0; i < NUM_SIGNALS; ++i)
+    cli_signals_handle(signals[i].number, handle);
 }
 
 const ls_train_stop *cli_signals_defer(unsigned seconds) {
   if (cli_process_current()->simulated != NULL) return NULL;
-  struct sigaction action = {.sa_handler = handle_alarm,
-                             .sa_flags = SA_RESTART};
-  sigemptyset(&action.sa_mask);
-  sigaction(SIGALRM, &action, NULL);
+  cli_signals_handle(SIGALRM, handle_alarm);
   grace = seconds;
   deferred = 1;
   return &stop;

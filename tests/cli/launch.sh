@@ -25,6 +25,8 @@ tells) [ "$rank" != 0 ] || exit 4
 dies) [ "$rank" != 1 ] || [ "$LS_RESTART" -ge "$2" ] || kill -9 $$ ;;
 esac
 trap 'echo "rank $rank stops"; exit 0' TERM
+trap ': >"told.$rank"' QUIT
+[ "$1$rank" != talks1 ] || printf '%010000d\n' 0 >&2
 # Stops at the second signal.
 [ "$1" != stays ] ||
   trap ': >"first.$rank"; trap "echo rank $rank stops; exit 0" TERM' TERM
@@ -65,6 +67,23 @@ launches_all() {
   says 'rank [012] of start 1' out.txt 3
   launches 137 1 dies 9
   says 'was killed' err.txt 2
+
+  # A long line stays one.
+  launches 0 0 talks
+  says '^0\{10000\}$' err.txt 1
+
+  # Ctrl-\ reaches all ranks and ends nothing; nohup is heeded.
+  rm -f waits.* told.*
+  starts_by "env --default-signal=INT,QUIT --ignore-signal=HUP" 3 0 \
+    sh ../ranked.sh waits
+  waits_for test -e waits.0 -a -e waits.1 -a -e waits.2
+  kill -s QUIT $process
+  waits_for test -e told.0 -a -e told.1 -a -e told.2
+  kill -s HUP $process
+  sleep 0.3
+  kill -s 0 $process || fail "$mpi: ended by a signal that ends nothing"
+  stops 130
+  says 'rank [012] stops' out.txt 3
 
   # A signal reaches all ranks, which end by themselves.
   rm -f waits.*

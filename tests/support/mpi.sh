@@ -48,10 +48,14 @@ says() {
 
 # starts RANKS RESTARTS WORD...: runs the words by lockstep launch, as $process,
 # which an interrupt reaches.
-starts() {
-  ranks=$1 restarts=$2
-  shift 2
-  env --default-signal=INT "$lockstep" launch --ranks "$ranks" --mpi "$mpi" \
+starts() { starts_by "env --default-signal=INT" "$@"; }
+
+# starts_by COMMAND RANKS RESTARTS WORD...: likewise, by this command.
+starts_by() {
+  command=$1 ranks=$2 restarts=$3
+  shift 3
+  # shellcheck disable=SC2086
+  $command "$lockstep" launch --ranks "$ranks" --mpi "$mpi" \
     --restarts "$restarts" -- "$@" >out.txt 2>err.txt &
   process=$!
 }
