@@ -80,6 +80,7 @@ const ls_train_stop *cli_signals_defer(unsigned seconds) {
   if (cli_process_current()->simulated != NULL) return NULL;
   cli_signals_handle(SIGALRM, handle_alarm);
   grace = seconds;
+  saved = 0;
   deferred = 1;
   return &stop;
 }

@@ -120,4 +120,22 @@ ends_early TERM 143 bench ./mine.so
 rm be-slow
 [ ! -e run ] && [ ! -e runs ] || fail "a run that did not begin left a folder"
 
+# A seed after one that is saved is not saved.
+cp "${LS_BUILD_DIR:?}/tests/cli/libraries/estimators.so" e.so
+rm -rf seeds
+env --default-signal=INT "$lockstep" train --model ./e.so:line --steps 3000 \
+  --seeds 2 --run-dir seeds >out.txt 2>err.txt &
+process=$!
+waits_for test -s seeds/seed-0/metrics.jsonl
+: >be-slow
+waits_for test -e seeds/seed-1/model.ckpt-0.json
+kill -s INT $process
+sleep 0.1
+kill -s INT $process
+wait $process
+code=$?
+[ $code = 3 ] && grep -q "the last steps are not saved" err.txt ||
+  fail "a second signal in the second seed: code $code, wanted 3"
+rm be-slow
+
 exit $failed
