@@ -137,9 +137,6 @@ int cli_export(int argc, char **argv) {
                "examples to logits as text, and the values of its variables. "
                "Prints the folder, which is named by the second. RUN@STEP is "
                "the model of a checkpoint.",
-      "its graph from examples to logits, and to predictions, as text, and the "
-      "values of its variables. Prints the folder, which is named by the "
-      "second.",
       CLI_OPTIONS(options),
       .refused = cli_use_refused_by_models,
       .operand_form = "RUN",
