@@ -7,7 +7,7 @@
 
 # shellcheck source=tests/support/cli.sh
 . "$(dirname "$0")/../support/cli.sh"
-rm -rf run other log.txt again.txt one.txt
+rm -rf run other "other's run" log.txt again.txt one.txt
 
 # simulates CODE TEXT ARGUMENT...: with this code and text
 simulates() {
@@ -62,6 +62,14 @@ grep -q "^metrics.jsonl: first at step 1: checksum is" out.txt ||
   fail "the difference is not shown"
 grep -q "^seed 1, . restarts: WRONG: metrics.jsonl differs at step 1$" out.txt ||
   fail "the seed is not shown"
+
+# Initial weights alone; the words to do it again are quoted for a shell.
+simulates 0 "2 seeds: 2 with the right bytes" --seeds 2 --ranks 3 --faults 0 \
+  -- train --model tiny --data synthetic --replicas 3 --steps 0
+cp -r other "other's run"
+# shellcheck disable=SC2086
+simulates 1 "--reference 'other'\\''s run' -- train --model tiny" \
+  --seed 1 --reference "other's run" -- train $tiny --seed 3
 
 # A pod's cores, and a single rank.
 simulates 0 "0 WRONG" --seeds 5 --ranks 1 --faults 2 \

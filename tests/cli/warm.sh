@@ -36,7 +36,7 @@ has "\"warm_start\":\"$(pwd -P)/base\"" warm/config.json
 equal base warm '*/kernel,*/bias'
 # Without a step the weights are the other's, for eval, predict and export; a
 # run that goes on has the bits of one that began with all its steps.
-trains initial --steps 0 --seed 5 --warm-start base
+trains initial --steps 2 --steps 0 --seed 5 --warm-start base
 [ ! -s out.txt ] || fail "a run without a step is tested"
 cmp -s base/model.safetensors initial/model.safetensors &&
   fail "no optimizer of its own"

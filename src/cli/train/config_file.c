@@ -69,7 +69,8 @@ static bool is_default(const cli_syntax *syntax, const cli_option *option,
   // An estimator has no replicas, unless some are wanted.
   if (syntax->subject != NULL && strcmp(option->name, "replicas") == 0)
     return strcmp(text, "1") == 0;
-  if (option->kind == CLI_COUNT) return strcmp(text, "0") == 0;
+  if (option->kind == CLI_COUNT || strcmp(option->name, "steps") == 0)
+    return strcmp(text, "0") == 0;
   if (option->kind == CLI_COUNT_OR_ZERO) return false;
   if (option->kind == CLI_REAL) return strtod(text, NULL) == 0;
   return text[0] == '\0' ||
@@ -114,7 +115,8 @@ static bool take_normalization(config_file *file, const cli_member *member) {
 // its operand, a model.
 static bool is_replaced(const config_file *file, const char *name) {
   const ls_train_config *line = &file->line->asked;
-  const bool ends = line->epochs != 0 || line->steps != 0;
+  const bool ends =
+      line->epochs != 0 || line->steps != 0 || file->line->steps > 0;
   if (strcmp(name, "model") == 0) return file->syntax->operand_form != NULL;
   if (strcmp(name, "epochs") == 0 || strcmp(name, "steps") == 0) return ends;
   // The file's rate is that of its own optimizer.

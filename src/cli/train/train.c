@@ -482,6 +482,7 @@ int cli_train_restart(train_flags *flags) {
   const int code =
       cli_ranks_restart("train", &flags->run_folder, &flags->resume, &how);
   if (how != CLI_NO_RESTART) flags->overwrite = how == CLI_BEGINS_ANEW;
+  if (how == CLI_BEGINS_ANEW) flags->inexact = false;
   ls_train_config *asked = &flags->asked;
   if (how == CLI_RESUMES)
     asked->warm_start = asked->warm_only = asked->warm_except =
@@ -490,7 +491,9 @@ int cli_train_restart(train_flags *flags) {
 }
 
 static int run_train(const cli_syntax *syntax, train_flags *flags, void *user) {
-  flags->only_saves |= user != NULL;
+  if (flags->steps >= 0) flags->asked.steps = flags->steps;
+  flags->only_saves |= flags->steps == 0;
+  flags->steps = -1;
   if (cli_train_has_seeds(flags))
     return cli_train_seeds(syntax, flags, run_train, user);
   const int code = cli_train_restart(flags);
@@ -504,28 +507,10 @@ static int run_train(const cli_syntax *syntax, train_flags *flags, void *user) {
              : cli_train_run(syntax, flags);
 }
 
-// Takes "--steps 0" out of the words; returns true if it was there. To flags a
-// 0 means that they are not given.
-static bool take_no_steps(int *argc, char **argv) {
-  bool found = false;
-  int count = 0;
-  for (int i = 0; i < *argc; ++i) {
-    const bool two = strcmp(argv[i], "--steps") == 0 && i + 1 < *argc &&
-                     strcmp(argv[i + 1], "0") == 0;
-    const bool is_this = two || strcmp(argv[i], "--steps=0") == 0;
-    found |= is_this;
-    if (!is_this) argv[count++] = argv[i];
-    i += two;
-  }
-  *argc = count;
-  return found;
-}
-
 int cli_train(int argc, char **argv) {
   const ls_estimator_type *estimator = NULL;
   if (!cli_find_estimator("train", argc, argv, &estimator)) return CLI_USAGE;
   if (estimator != NULL) return cli_estimator_train(estimator, argc, argv);
-  bool only_saves = take_no_steps(&argc, argv);
   return cli_with_train_flags(
       &(cli_train_words){
           .syntax =
@@ -544,7 +529,6 @@ int cli_train(int argc, char **argv) {
                    "Ctrl-\\ prints the state of its replicas. A --trace is "
                    "written however the run ends.",
                .refused = cli_train_refused_by_models},
-          .run = run_train,
-          .user = only_saves ? &only_saves : NULL},
+          .run = run_train},
       argc, argv);
 }

@@ -27,7 +27,7 @@ typedef struct cli_again {
   bool ends_at_nan;      // A loss that is no number is no failure.
 } cli_again;
 
-// Values of the flags. Zero (`seed` and `keep`: -1): not given.
+// Values of the flags. Zero (`seed`, `keep` and `steps`: -1): not given.
 typedef struct train_flags {
   ls_train_config asked;
   const char *run_folder, *trace, *events, *tpu;
@@ -47,6 +47,7 @@ typedef struct train_flags {
   bool gradient_norm, normalize, flip;
   bool any_metric;          // An estimator's evaluations have any metrics.
   double spike;             // --find-spike; 0: not given.
+  int64_t steps;            // --steps of a model, until `asked` has them.
   bool only_saves;          // --steps 0.
   bool estimator;           // Used by cli_find_estimator only.
   cli_again *again;         // NULL: trains.

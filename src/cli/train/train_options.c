@@ -30,6 +30,8 @@ static size_t append_options(const cli_syntax *syntax, const cli_option *from,
 static size_t list_options(train_flags *flags, const cli_syntax *syntax,
                            cli_option *out_options) {
   ls_train_config *asked = &flags->asked;
+  const bool may_save_alone =
+      syntax->subject == NULL && strcmp(syntax->command, "train") == 0;
   const cli_option options[] = {
       {"config", CLI_TEXT, &flags->config, "FILE",
        "flags from a file: a run's config.json, or estimator.json, to train as "
@@ -91,12 +93,11 @@ static size_t list_options(train_flags *flags, const cli_syntax *syntax,
       CLI_BATCH_OPTION(&asked->batch_size),
       {"epochs", CLI_COUNT, &asked->epochs, "N",
        "passes over the training set (default: the model's)"},
-      {"steps", CLI_COUNT, &asked->steps, "N",
-       syntax->subject != NULL || strcmp(syntax->command, "train") != 0
-           ? "end after N steps (default: complete epochs)"
-           : "end after N steps (default: complete epochs); 0: save the "
-             "initial "
-             "weights, without a step"},
+      {"steps", may_save_alone ? CLI_COUNT_OR_ZERO : CLI_COUNT,
+       may_save_alone ? &flags->steps : &asked->steps, "N",
+       may_save_alone ? "end after N steps (default: complete epochs); 0: save "
+                        "the initial weights, without a step"
+                      : "end after N steps (default: complete epochs)"},
       {"stop-early", CLI_TEXT, &asked->stop_early, "METRIC",
        "end once test_loss or test_accuracy (of regression: test_mae) has not "
        "become better for --patience epochs; METRIC:min or METRIC:max says "
@@ -203,7 +204,8 @@ static size_t list_options(train_flags *flags, const cli_syntax *syntax,
 }
 
 int cli_with_train_flags(const cli_train_words *words, int argc, char **argv) {
-  const train_flags defaults = {.asked = {.seed = -1, .keep = -1}, .grace = 30};
+  const train_flags defaults = {
+      .asked = {.seed = -1, .keep = -1}, .grace = 30, .steps = -1};
   train_flags flags = defaults;
   cli_option options[MOST_OPTIONS];
   cli_syntax syntax = words->syntax;
