@@ -322,6 +322,8 @@ void cli_split_step(const char *text, char *folder, ls_opt *out_step);
 // which may be in `buffer`.
 const char *cli_full_model(const char *text, char *buffer, size_t size);
 
+// Creates a folder, and those above it, unless it is there; tells if it is new.
+ls_status cli_make_folder(const char *path, bool *out_made);
 // Creates a folder for a run without --run-dir: the first of runs/NAME-1,
 // runs/NAME-2, ... that does not exist, also if many runs begin at once. Rank 0
 // does so for all ranks.

@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/estimator.h"
@@ -82,16 +81,15 @@ static const entry entries[] = {
 enum { NUM_ENTRIES = sizeof(entries) / sizeof(*entries) };
 
 // ---- Values ----------------------------------------------------------------
-static void set_flag(const entry *e, estimator_flags *flags, const char *text) {
-  char *place = (char *)flags + e->place;
-  if (e->kind == CLI_FLAG)
-    *(bool *)place = strcmp(text, "true") == 0;
-  else if (e->kind == CLI_COUNT || e->kind == CLI_COUNT_OR_ZERO)
-    *(int64_t *)(void *)place = strtoll(text, NULL, 10);
-  else if (e->kind == CLI_REAL)
-    *(double *)(void *)place = strtod(text, NULL);
-  else
-    *(const char **)(void *)place = text;
+// Sets the value of a flag; returns false if it cannot have this one.
+static bool set_flag(const entry *e, void *flags, const char *text,
+                     char wanted[64]) {
+  const cli_option option = {e->name, e->kind, (char *)flags + e->place,
+                             "a text", NULL};
+  snprintf(wanted, 64, "true");
+  if (e->kind != CLI_FLAG) return cli_option_set(&option, text, wanted, 64);
+  *(bool *)option.value = strcmp(text, wanted) == 0;
+  return *(bool *)option.value;
 }
 
 // Returns the value of a parameter in "NAME=N,..."; NULL if it has none.
@@ -170,8 +168,8 @@ static bool take_entry(const entry *e, estimator_flags *flags,
        (line->train.asked.steps > 0 || line->train.asked.epochs > 0));
   if (uses && e->use < KEPT) return true;
   if (asked[0] == '\0') {
-    if (has[0] != '\0' && !is_replaced) set_flag(e, flags, has);
-    return true;
+    char wanted[64];
+    return has[0] == '\0' || is_replaced || set_flag(e, flags, has, wanted);
   }
   if (strcmp(e->name, "param") == 0) return take_params(flags, uses, has, kept);
   const bool has_moved =
@@ -197,6 +195,35 @@ static bool is_object(const char *text) {
   return text[0] == '}' && text[1 + strspn(text + 1, " \t\r\n")] == '\0';
 }
 
+// Copies the value of a flag as a text; "": the file has none.
+static void copy_value(const entry *e, const char *object, char *text) {
+  char key[32];
+  cli_member member;
+  snprintf(key, sizeof(key), "%s", e->name);
+  for (char *dash = strchr(key, '-'); dash != NULL; dash = strchr(key, '-'))
+    *dash = '_';
+  *text = '\0';
+  if (cli_json_find(object, key, &member))
+    cli_json_copy(&member, text, member.value_size + 1);
+}
+
+// Checks the values, for which there is room after the text.
+static ls_status check_values(const char *path, char *text) {
+  char *value = text + CLI_MOST_FLAGS, wanted[64];
+  estimator_flags flags;
+  if (!is_object(text))
+    return ls_invalid_argument("'%s' is damaged: it is no JSON object of flags",
+                               path);
+  for (size_t i = 0; i < NUM_ENTRIES; ++i) {
+    copy_value(&entries[i], text, value);
+    if (value[0] != '\0' && !set_flag(&entries[i], &flags, value, wanted))
+      return ls_invalid_argument(
+          "'%s' is damaged: its '%s' is '%.200s', expected %s", path,
+          entries[i].name, value, wanted);
+  }
+  return ls_ok();
+}
+
 // Reads the file of the run, or makes an empty text if there is none.
 static ls_status read_file(const char *folder, char **out_text) {
   char path[PATH_MAX];
@@ -204,13 +231,11 @@ static ls_status read_file(const char *folder, char **out_text) {
   if (snprintf(path, sizeof(path), "%s/%s", folder, file_name) <
       (int)sizeof(path))
     status = cli_read_flags(path, out_text);
-  if (*out_text != NULL && !is_object(*out_text))
-    return ls_invalid_argument("'%s' is damaged: it is no JSON object of flags",
-                               path);
+  if (*out_text != NULL) return check_values(path, *out_text);
   if (!ls_status_is_ok(status) && ls_status_code(status) != LS_NOT_FOUND)
     return status;
   ls_status_free(status);
-  if (*out_text == NULL) *out_text = cli_allocate(2 * CLI_MOST_FLAGS);
+  *out_text = cli_allocate(2 * CLI_MOST_FLAGS);
   return *out_text != NULL ? ls_ok() : ls_out_of_memory();
 }
 
@@ -234,13 +259,7 @@ static bool take_members(const char *command, estimator_flags *flags,
     }
   }
   for (size_t i = 0; i < NUM_ENTRIES; ++i) {
-    char key[32];
-    snprintf(key, sizeof(key), "%s", entries[i].name);
-    for (char *dash = strchr(key, '-'); dash != NULL; dash = strchr(key, '-'))
-      *dash = '_';
-    *at = '\0';
-    if (cli_json_find(kept->text, key, &member))
-      cli_json_copy(&member, at, member.value_size + 1);
+    copy_value(&entries[i], kept->text, at);
     if (!take_entry(&entries[i], flags, &line, uses, at, kept)) return false;
     at += strlen(at) + 1;
   }
@@ -283,6 +302,7 @@ bool cli_estimator_kept_model(const char *path, bool is_any, char *model,
 // Opens a file that close_whole moves to `path` once it is complete.
 static FILE *open_aside(const char *path, char aside[PATH_MAX]) {
   const int size = snprintf(aside, PATH_MAX, "%s.tmp", path);
+  errno = ENAMETOOLONG;
   return size < PATH_MAX ? fopen(aside, "w") : NULL;
 }
 
@@ -290,15 +310,18 @@ static FILE *open_aside(const char *path, char aside[PATH_MAX]) {
 static ls_status close_whole(FILE *file, const char *aside, const char *path,
                              bool good) {
   good = good && file != NULL && ferror(file) == 0 && fflush(file) == 0 &&
-         fsync(fileno(file)) == 0;
-  if (file != NULL) good = fclose(file) == 0 && good;
-  if (good && rename(aside, path) == 0) return ls_ok();
+         fsync(fileno(file)) == 0 && rename(aside, path) == 0;
+  const int error = errno;
+  if (file != NULL) (void)fclose(file);
+  if (good) return ls_ok();
   if (file != NULL) (void)unlink(aside);
-  return LS_STATUS(LS_UNAVAILABLE, "'%s' cannot be written", path);
+  return LS_STATUS(LS_UNAVAILABLE, "'%s' cannot be written: %s", path,
+                   strerror(error));
 }
 
-// Copies a file, unless there is one already.
-static ls_status copy_file(const char *from, const char *to, const char *name) {
+// Copies a file, unless there is one already; `only_checks`: if it could.
+static ls_status copy_file(const char *from, const char *to, const char *name,
+                           bool only_checks) {
   char path[PATH_MAX], aside[PATH_MAX], bytes[1 << 14];
   CLI_OWN(FILE, input) = NULL;
   snprintf(path, sizeof(path), "%s/%s", from, name);
@@ -307,6 +330,7 @@ static ls_status copy_file(const char *from, const char *to, const char *name) {
   if (access(path, F_OK) == 0)
     return LS_STATUS(LS_ALREADY_EXISTS,
                      "'%s' is there already: choose another folder", path);
+  if (only_checks) return ls_ok();
   FILE *output = open_aside(path, aside);
   bool good = output != NULL;
   for (size_t n; good && (n = fread(bytes, 1, sizeof(bytes), input)) > 0;)
@@ -315,16 +339,26 @@ static ls_status copy_file(const char *from, const char *to, const char *name) {
 }
 
 ls_status cli_estimator_branch(const char *from, int64_t step, const char *to) {
-  static const char *const ends[] = {"safetensors", "json"};
-  char name[64];
-  if (mkdir(to, 0777) != 0 && errno != EEXIST)
-    return LS_STATUS(LS_UNAVAILABLE, "cannot make folder '%s'", to);
-  for (size_t i = 0; i < 2; ++i) {
-    snprintf(name, sizeof(name), "model.ckpt-%lld.%s", (long long)step,
-             ends[i]);
-    LS_RETURN_IF_ERROR(copy_file(from, to, name));
+  enum { COUNT = 3 };
+  char names[COUNT][64], path[PATH_MAX];
+  bool made = false;
+  snprintf(names[0], 64, "model.ckpt-%lld.safetensors", (long long)step);
+  snprintf(names[1], 64, "model.ckpt-%lld.json", (long long)step);
+  snprintf(names[2], 64, "%s", file_name);
+  for (size_t i = 0; i < COUNT; ++i)
+    LS_RETURN_IF_ERROR(copy_file(from, to, names[i], true));
+  LS_RETURN_IF_ERROR(cli_make_folder(to, &made));
+  for (size_t i = 0; i < COUNT; ++i) {
+    const ls_status status = copy_file(from, to, names[i], false);
+    if (ls_status_is_ok(status)) continue;
+    while (i-- > 0) {
+      snprintf(path, sizeof(path), "%s/%s", to, names[i]);
+      (void)unlink(path);
+    }
+    if (made) (void)rmdir(to);
+    return status;
   }
-  return copy_file(from, to, file_name);
+  return ls_ok();
 }
 
 // ---- Writing ---------------------------------------------------------------
@@ -358,6 +392,8 @@ static void write_entries(FILE *to, const estimator_flags *flags,
             ? cli_full_model(flags->train.asked.model, model, sizeof(model))
             : type->name;
   }
+  // Epochs tell more steps than a flag takes.
+  if (config->epochs > 0 && config->steps > INT32_MAX) config->steps = 0;
   if (config->math == NULL) config->math = "fast";
   if (config->keep < 0) config->keep = 5;
   if (config->batch_size == 0 && type->options.train_batch_size.set)

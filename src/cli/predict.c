@@ -216,6 +216,7 @@ static ls_status print_scores(void *user, cli_language *language) {
 
 // Checks that masks fit a model of pixels, and makes their folder.
 static ls_status begin_masks(const char *folder, const ls_model_type *type) {
+  bool made = false;
   if (folder == NULL) return ls_ok();
   if (!cli_has_pixels(type))
     return ls_invalid_argument(
@@ -225,7 +226,7 @@ static ls_status begin_masks(const char *folder, const ls_model_type *type) {
     return ls_unimplemented("--out writes masks of at most 256 classes; model "
                             "'%s' has %lld",
                             type->name, (long long)type->num_classes);
-  return cli_masks_begin(folder);
+  return cli_make_folder(folder, &made);
 }
 
 // Prints the predictions of a run's model, or of an export's.

@@ -86,24 +86,30 @@ bool cli_run_model(const char *command, const char *run_folder,
 }
 
 // ---- Run folders -----------------------------------------------------------
-static ls_status make_folder(const char *path, bool *out_made) {
-  *out_made = mkdir(path, 0777) == 0;
-  if (*out_made || errno == EEXIST) return ls_ok();
-  return LS_STATUS(LS_UNAVAILABLE, "cannot make folder '%s': %s", path,
-                   strerror(errno));
+ls_status cli_make_folder(const char *path, bool *out_made) {
+  char part[PATH_MAX];
+  size_t size = 0;
+  do {
+    size += strspn(path + size, "/");
+    size += strcspn(path + size, "/");
+    snprintf(part, sizeof(part), "%.*s", (int)size, path);
+    *out_made = mkdir(part, 0777) == 0;
+    if (!*out_made && errno != EEXIST)
+      return LS_STATUS(LS_UNAVAILABLE, "cannot make folder '%s': %s", part,
+                       strerror(errno));
+  } while (path[size + strspn(path + size, "/")] != '\0');
+  return ls_ok();
 }
 
 static ls_status make_run_folder(const char *name, char *buffer, size_t size) {
   static const char above[] = "runs";
   bool made = false;
-  LS_RETURN_IF_ERROR(make_folder(above, &made));
-  made = false;
   for (int number = 1; !made; ++number) {
     snprintf(buffer, size, "%s/%s-%d", above, name, number);
     for (char *at = buffer + sizeof(above); *at != '\0'; ++at) {
       if (*at == '/') *at = '-';  // A slash would make a subfolder.
     }
-    LS_RETURN_IF_ERROR(make_folder(buffer, &made));
+    LS_RETURN_IF_ERROR(cli_make_folder(buffer, &made));
   }
   return ls_ok();
 }

@@ -6,7 +6,7 @@
 
 # shellcheck source=tests/support/cli.sh
 . "$(dirname "$0")/../support/cli.sh"
-rm -rf held kept whole other old branch looped be-slow e.so
+rm -rf held kept whole other old branch full file own copy linked looped be-slow e.so
 cp "${LS_BUILD_DIR:?}/tests/cli/libraries/estimators.so" e.so
 model="--model e.so:line"
 
@@ -80,15 +80,31 @@ will differ" err.txt || fail "--allow-inexact"
 trains --resume kept --param rate=0.02,width=6 --tpu virtual:2x2 --steps 24
 
 # ---- From a step, in a folder of its own -----------------------------------
-# No file may grow: a copy that fails leaves nothing.
+# No file may grow: a copy that fails leaves nothing, nor does a step that the
+# run lacks.
 (
   trap '' XFSZ
   ulimit -f 0
   # shellcheck disable=SC2086
-  "$lockstep" train $model --resume kept@10 --run-dir branch --steps 12 2>&1
-) | grep -qF "'branch/model.ckpt-10.safetensors' cannot be written" ||
+  "$lockstep" train $model --resume kept@10 --run-dir branch/in --steps 12 2>&1
+) | grep -qF "'branch/in/model.ckpt-10.safetensors' cannot be written: File too large" ||
   fail "a copy that cannot be written"
-[ -z "$(ls branch)" ] || fail "a copy that is cut off"
+# The checkpoint, of 2 KiB, is copied, estimator.json is not.
+cp -r kept full
+head -c 5000 /dev/zero | tr '\0' ' ' >>full/estimator.json
+(
+  trap '' XFSZ
+  ulimit -f 8
+  # shellcheck disable=SC2086
+  "$lockstep" train $model --resume full@10 --run-dir branch/in --steps 12 2>&1
+) | grep -qF "'branch/in/estimator.json' cannot be written: File too large" ||
+  fail "a copy of flags that cannot be written"
+refused 1 "cannot read 'kept/model.ckpt-11.safetensors': No such file" \
+  --resume kept@11 "--run-dir branch/in --steps 12"
+[ ! -e branch/in ] || fail "a copy that fails leaves $(ls branch/in)"
+touch file
+refused 1 "cannot make folder 'file/in': Not a directory" \
+  --resume kept@10 "--run-dir file/in --steps 12"
 trains --resume kept@10 --run-dir branch --steps 12
 refused 1 "'branch/model.ckpt-10.safetensors' is there already: choose another" \
   --resume kept@10 "--run-dir branch --steps 12"
@@ -112,7 +128,9 @@ done
 rm other/estimator.json
 trains --resume other --param rate=0.02 --steps 9
 refused 2 "the run in 'other' has 'rate=0.02'" --resume other "--param rate=1"
-for text in '' '{' '{"replicas": 4' '[]' '{"seed": 1} x'; do
+for text in '' '{' '{"replicas": 4' '[]' '{"seed": 1} x' '{"seed": 1.5}' \
+  '{"batch_size": -5}' '{"steps": 3e9}' '{"learning_rate": "x"}' \
+  '{"flip": 1}'; do
   printf '%s' "$text" >other/estimator.json
   refused 1 "'other/estimator.json' is damaged" --resume other "--steps 12"
 done

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/again/replay.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/compare/compare.h"
@@ -66,9 +64,8 @@ static ls_status list_trained(const ls_model *model, ls_variable ***out,
 
 ls_status cli_breakpoint_before(const cli_breakpoint *at,
                                 const cli_again *again) {
-  if (mkdir(at->folder, 0777) != 0 && errno != EEXIST)
-    return ls_invalid_argument("folder '%s' cannot be made: %s", at->folder,
-                               strerror(errno));
+  bool made = false;
+  LS_RETURN_IF_ERROR(cli_make_folder(at->folder, &made));
   const ls_model *model = again->model;
   CLI_OWN_MEMORY(ls_variable *, variables) = NULL;
   size_t count = 0;

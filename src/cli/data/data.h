@@ -246,8 +246,6 @@ bool cli_are_pixels(int64_t least, int64_t most);
 bool cli_are_bytes(cli_classes *classes, bool found);
 
 // ---- Predicted masks -------------------------------------------------------
-// Makes the folder of masks if it is missing.
-ls_status cli_masks_begin(const char *folder);
 // Begins a line of JSON with the fraction of pixels of each class of row `row`
 // of classes [n, h, w], by the names of classes ("" or NULL: their numbers).
 ls_status cli_write_shares(FILE *to, const char *names, const ls_array *classes,

@@ -2,7 +2,6 @@
 // Folders of images with a mask each, images/NAME.jpg and masks/NAME.png, whose
 // pixels are numbers of classes.
 #define _GNU_SOURCE
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -310,13 +309,6 @@ ls_status cli_masked_pairs(const cli_files *files,
   if (!found && request->test) return ls_ok();
   snprintf(classes, sizeof(classes), "%s/classes.txt", files->first);
   return open_masked(found ? part : files->first, classes, request, out);
-}
-
-// ---- Predicted masks -------------------------------------------------------
-ls_status cli_masks_begin(const char *folder) {
-  if (mkdir(folder, 0777) == 0 || errno == EEXIST) return ls_ok();
-  return LS_STATUS(LS_UNAVAILABLE, "cannot make folder '%s': %s", folder,
-                   strerror(errno));
 }
 
 // ---- Shares ----------------------------------------------------------------
