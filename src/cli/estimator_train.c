@@ -40,8 +40,15 @@ static ls_status check_folder(const training *run) {
   bool has_run = false;
   const char *folder = ls_estimator_model_dir(run->e.estimator);
   if (run->flags->train.again != NULL) return ls_ok();
-  if (run->flags->train.resume != NULL)
+  if (run->flags->train.resume != NULL) {
+    char path[PATH_MAX];
+    snprintf(path, sizeof(path), "%s/config.json", run->flags->train.resume);
+    if (cli_exists(path))
+      return LS_STATUS(LS_FAILED_PRECONDITION,
+                       "the run in '%s' is a model's, not an estimator's",
+                       run->flags->train.resume);
     return cli_estimator_was_trained(&run->e);
+  }
   if (run->flags->train.overwrite) return ls_ok();
   LS_RETURN_IF_ERROR(cli_has_checkpoints(folder, &has_run));
   if (!has_run) return ls_ok();
@@ -209,6 +216,10 @@ static bool check_flags(const estimator_flags *flags,
   else if (cli_estimator_tests(flags) && type->eval.call == NULL)
     says = "--eval-every, --stop-early and --keep-best: the estimator has no "
            "input to evaluate with (its field 'eval')";
+  else if (cli_estimator_tests(flags) && cli_is_linked(type) &&
+           asked->test != NULL && strcmp(asked->test, "none") == 0)
+    says = "--eval-every, --stop-early and --keep-best need a test set, and "
+           "--test is none";
   else if (asked->test_steps > 0 && !cli_estimator_tests(flags))
     says = "--test-steps is for the evaluations of --eval-every, --stop-early "
            "and --keep-best";
@@ -330,8 +341,12 @@ static int run_words(const cli_syntax *syntax, train_flags *train, void *user) {
   code =
       cli_estimator_recall("train", train->resume, flags, words->type, &kept);
   if (code != CLI_OK) return code;
+  const char *optimizer = flags->train.asked.optimizer;
   if (!cli_estimator_check("train", flags, words->type) ||
-      !check_flags(flags, words->type))
+      !check_flags(flags, words->type) ||
+      (train->resume != NULL &&
+       !cli_train_check_optimizer(&train->asked,
+                                  optimizer != NULL ? optimizer : "")))
     return CLI_USAGE;
   return train->find_lr != NULL
              ? cli_train_find_rate(syntax, train, run_words, user)

@@ -135,4 +135,38 @@ for text in '' '{' '{"replicas": 4' '[]' '{"seed": 1} x' '{"seed": 1.5}' \
   refused 1 "'other/estimator.json' is damaged" --resume other "--steps 12"
 done
 
+# ---- A model's run ---------------------------------------------------------
+tiny="--model tiny --data synthetic"
+# shellcheck disable=SC2086
+"$lockstep" train $tiny --steps 3 --run-dir own --quiet >out.txt 2>err.txt ||
+  fail "a model's run"
+cp -r own copy
+# shellcheck disable=SC2086
+{
+  ends 1 "the run in 'own' is a model's, not an estimator's" train --estimator \
+    $tiny --resume own --steps 6
+  ends 1 "the run in 'own' is a model's, not an estimator's" train --estimator \
+    $tiny --run-dir own --resume auto --steps 6
+}
+diff -r copy own >out.txt 2>err.txt || fail "a model's run is another one"
+echo '{"estimator": "tiny", "model": "tiny"}' >own/estimator.json
+"$lockstep" replay own >out.txt 2>err.txt ||
+  fail "replay takes a model's run for an estimator's"
+
+# The model's own optimizer ignores these flags; nothing to evaluate with.
+# shellcheck disable=SC2086
+"$lockstep" train --estimator $tiny --steps 3 --run-dir linked --quiet \
+  >out.txt 2>err.txt || fail "--estimator"
+ends 2 "--accumulate needs an --optimizer: the model's own has no such" train \
+  --resume copy --allow-inexact --accumulate 2 --steps 9 --quiet
+"$lockstep" train --resume linked --allow-inexact --accumulate 2 --steps 9 \
+  --quiet >out.txt 2>err.txt
+[ $? = 2 ] && tail -n 1 err.txt | grep -q "accumulate needs an --optimizer" ||
+  fail "an estimator's own optimizer takes --accumulate"
+for flags in "--stop-early test_loss" "--keep-best test_loss" "--eval-every 9"; do
+  # shellcheck disable=SC2086
+  ends 2 "need a test set, and --test is none" train --estimator $tiny \
+    --steps 3 --test none $flags
+done
+
 exit $failed

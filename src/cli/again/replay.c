@@ -321,13 +321,16 @@ int cli_replay_steps(const cli_syntax *syntax, cli_replaying *r) {
 
 bool cli_replay_parse(const cli_syntax *syntax, int argc, char **argv,
                       cli_replaying *r, int *out_code) {
-  char path[PATH_MAX];
+  char path[PATH_MAX], config[PATH_MAX];
   *out_code = CLI_USAGE;
   if (!cli_find_estimator(syntax->command, argc, argv, &r->estimator) ||
       !cli_parse(syntax, argc, argv, out_code))
     return false;
+  snprintf(config, sizeof(config), "%s/config.json", r->folder);
   snprintf(path, sizeof(path), "%s/estimator.json", r->folder);
-  if (r->estimator != NULL || access(path, F_OK) != 0) return true;
+  if (r->estimator != NULL || access(config, F_OK) == 0 ||
+      access(path, F_OK) != 0)
+    return true;
   *out_code = CLI_USAGE;
   return cli_refuse(syntax->command,
                     "the run in '%s' is an estimator's: name its shared "

@@ -69,6 +69,8 @@ bool cli_train_agrees(const cli_syntax *syntax, const train_flags *flags,
         "--%s makes other steps: the run in '%s' was begun without it, and "
         "can only continue so",
         other, flags->resume);
+  if (!cli_train_check_optimizer(&flags->asked, config->optimizer))
+    return false;
   static const char *const may_differ[] = {
       "epochs",   "steps",     "threads",          "model",
       "keep",     "keep-best", "keep-every-hours", "stop-early",
@@ -94,9 +96,7 @@ bool cli_train_agrees(const cli_syntax *syntax, const train_flags *flags,
   return true;
 }
 
-// Refuses optimizer flags for the model's own optimizer, which supports only a
-// learning rate and a linear schedule.
-static bool check_optimizer(const ls_train_config *asked) {
+bool cli_train_check_optimizer(const ls_train_config *asked, const char *has) {
   const char *kinds[32];
   size_t count = 0;
   while (count < 32 && ls_optimizer_kind(count) != NULL) {
@@ -106,6 +106,7 @@ static bool check_optimizer(const ls_train_config *asked) {
   if (asked->optimizer != NULL)
     return cli_choose("train", "optimizer", asked->optimizer, kinds, count);
   const char *needs = NULL;
+  if (has[0] != '\0') return true;
   if (asked->warmup != 0) needs = "warmup";
   if (asked->weight_decay != 0) needs = "weight-decay";
   if (asked->clip_norm != 0) needs = "clip-norm";
@@ -225,7 +226,7 @@ bool cli_train_check(train_flags *flags) {
   if (!check_warm_start(flags)) return false;
   if (flags->resume == NULL && flags->inexact)
     return cli_refuse("train", "--allow-inexact is for --resume");
-  if (flags->resume == NULL) return check_optimizer(asked);
+  if (flags->resume == NULL) return cli_train_check_optimizer(asked, "");
   if (flags->resume_step.set ||
       (flags->run_folder == NULL && !flags->overwrite))
     return true;

@@ -182,6 +182,11 @@ bool cli_train_differs(const train_flags *flags, const char *flag,
 bool cli_train_agrees(const cli_syntax *syntax, const train_flags *flags,
                       const ls_train_config *config);
 
+// Refuses optimizer flags for the model's own optimizer, which supports only a
+// learning rate and a linear schedule: that of a run which has `has`, "" if it
+// is new. Returns true if there are none.
+bool cli_train_check_optimizer(const ls_train_config *asked, const char *has);
+
 // Returns a flag's value as a text, which may be in `room`, of PATH_MAX bytes;
 // "" if it was not given.
 const char *cli_train_flag_text(const char *name, cli_kind kind,
