@@ -123,7 +123,7 @@ graph build "g" {
 line 2: found '0xff80', expected the bits of a nan, like 0x7e01,
 ==== floats of 16 bits are rounded once
 graph build "g" {
-  %1 = constant() {value = f16[3] [1.00048828125, 1.00048828125000001, -1.0004883]} : f16[3]
+  %1 = constant() {value = f16[3] [1.00048828125, 1.000488281250001, -1.0004883]} : f16[3]
   %2 = constant() {value = bf16[3] [1.00390625, 1.003906250000001, -1.00390624999]} : bf16[3]
 }
 ---- text

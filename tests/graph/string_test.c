@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/strings.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/memory/own.h"
 #include "support/expect.h"
+#include "support/values.h"
 #include "support/ways.h"
 
 // ---- Values ----------------------------------------------------------------
@@ -115,6 +117,20 @@ static ls_nest largest(ls_nest args, ways *self) {
 static void expect_largest(const ways *self) {
   for (int r = 0; r < self->replicas; ++r)
     expect_text(self, r, 0, 0, "18446744073709551615");
+}
+
+TEST(numbers_are_rounded_once) {
+  // The first is above the middle of 1 and the next number, by less than f64
+  // tells; the others are above that of 16-bit floats, by less than f32 tells.
+  assert_true(
+      item_of(ls_string_to_number(text("1.00000005960464477539062500001"),
+                                  LS_DTYPE_F32)) == 0x1.000002p0);
+  assert_true(item_of(ls_string_to_number(text("1.000488281250001"),
+                                          LS_DTYPE_F16)) == 0x1.004p0);
+  assert_true(item_of(ls_string_to_number(text("-1.003906250000001"),
+                                          LS_DTYPE_BF16)) == -0x1.02p0);
+  assert_true(item_of(ls_string_to_number(text("1e-60"), LS_DTYPE_F16)) == 0);
+  assert_true(isinf(item_of(ls_string_to_number(text("1e60"), LS_DTYPE_BF16))));
 }
 
 TEST(strings_are_the_same_in_every_way) {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/values/numbers.h"
 
-#include <fenv.h>
-
 #include "base/plain.h"
 #include "lockstep/half.h"
 
@@ -17,17 +15,6 @@ float ls_odd_f32_of_f64(double value) {
   return ls_float_of_bits(bits | 1);
 }
 
-// Reads an f32 rounded to odd, from the two nearest that enclose the number.
-static float read_odd_f32(const char *text, char **out_end) {
-  const int before = fegetround();
-  fesetround(FE_DOWNWARD);
-  const float low = ls_read_f32(text, out_end);
-  fesetround(FE_UPWARD);
-  const float high = ls_read_f32(text, out_end);
-  fesetround(before);
-  return (ls_float_bits(low) & 1) != 0 ? low : high;
-}
-
 void ls_read_float(ls_dtype dtype, const char *text, char **out_end,
                    void *out) {
   if (dtype == LS_DTYPE_F64) {
@@ -35,7 +22,7 @@ void ls_read_float(ls_dtype dtype, const char *text, char **out_end,
   } else if (dtype == LS_DTYPE_F32) {
     *(float *)out = ls_read_f32(text, out_end);
   } else {
-    const float odd = read_odd_f32(text, out_end);
+    const float odd = ls_odd_f32_of_f64(ls_read_f64(text, out_end));
     *(uint16_t *)out =
         dtype == LS_DTYPE_F16 ? ls_f16_from_f32(odd) : ls_bf16_from_f32(odd);
   }

@@ -59,7 +59,8 @@ static inline uint64_t ls_u64_of_f64(double value) {
 // Rounds to odd: truncates, and sets the last bit if inexact, so that rounding
 // the result again to fewer bits equals rounding `value` directly.
 float ls_odd_f32_of_f64(double value);
-// Reads a float of any type from plain text, as strtod does, rounded once.
+// Reads a float of any type from plain text, as strtod does, rounded once;
+// 16-bit ones from the nearest f64, which has the first 15 digits at least.
 void ls_read_float(ls_dtype dtype, const char *text, char **out_end, void *out);
 
 #endif  // LS_BASE_VALUES_NUMBERS_H_

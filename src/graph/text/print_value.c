@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/plain.h"
+#include "base/values/numbers.h"
 #include "graph/text/text.h"
 #include "io/bytes.h"
 #include "lockstep/half.h"
@@ -37,21 +38,11 @@ void ls_print_string(ls_text *out, const char *text, size_t size) {
 }
 
 // ---- Numbers ---------------------------------------------------------------
-// Returns true if the text reads back as the same value. 16-bit floats round by
-// their own rules.
 static bool reads_back(ls_dtype dtype, const char *text, double value) {
-  switch (dtype) {
-  case LS_DTYPE_F64:
-    return ls_read_f64(text, NULL) == value;
-  case LS_DTYPE_F32:
-    return ls_read_f32(text, NULL) == (float)value;
-  case LS_DTYPE_F16:
-    return ls_f16_to_f32(ls_f16_from_f32(ls_read_f32(text, NULL))) ==
-           (float)value;
-  default:
-    return ls_bf16_to_f32(ls_bf16_from_f32(ls_read_f32(text, NULL))) ==
-           (float)value;
-  }
+  uint64_t got = 0, wanted = 0;
+  ls_read_float(dtype, text, NULL, &got);
+  ls_values_from_f64(dtype, &value, 1, &wanted);
+  return got == wanted;
 }
 
 // Prints the fewest digits that read back as `value`, into `buffer`.
