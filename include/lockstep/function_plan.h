@@ -22,7 +22,8 @@ extern "C" {
 //   LS_FAILED_PRECONDITION  called while a graph is being built.
 // Calls of it fail with
 //   LS_INVALID_ARGUMENT  an argument differs in structure, dtype or shape, or
-//                        is another number or variable; names it.
+//                        is another number or variable; names it. Or a
+//                        collective was traced for another number of replicas.
 LS_API LS_MUST_USE ls_status ls_function_make_concrete(
     ls_function *function, ls_nest args, ls_function **out_function);
 

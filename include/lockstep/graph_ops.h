@@ -131,8 +131,9 @@ LS_API LS_MUST_USE ls_status ls_op_attr(ls_op op, const char *name,
                                         const ls_attr **out_attr);
 // Sets or replaces an attribute of an op in a build graph.
 //   LS_INVALID_ARGUMENT  an attribute of the op has this name and another kind,
-//                        or cannot have this value; under any other name all
-//                        values are allowed.
+//                        cannot have this value, or does not fit the op's
+//                        outputs and regions; under any other name all values
+//                        are allowed.
 LS_API LS_MUST_USE ls_status ls_op_set_attr(ls_op op, const ls_attr *attr);
 
 // ---- Losses ----------------------------------------------------------------

@@ -102,7 +102,8 @@ LS_API LS_MUST_USE ls_status ls_strategy_set_current(ls_strategy *strategy);
 // are always PerReplica; where all replicas compute one value, such as a sum
 // over them, all components are one array. In-out as in ls_function_call. To
 // get one replica's result, whatever the kinds of leaves, use
-// ls_strategy_replica_result.
+// ls_strategy_replica_result. Op by op, a result that is a failed tensor fails
+// the run with its failure.
 //   LS_NOT_FOUND      the plug-in has no device of a number that was chosen:
 //                     names those that it has.
 //   LS_UNIMPLEMENTED  the runtime has no devices of a type that was chosen.

@@ -22,7 +22,7 @@ static bool depends_on_varying(const ls_graph *body, const ls_node *node) {
 }
 
 static bool node_varies(const ls_graph *body, const ls_node *node) {
-  if ((ls_node_info(node)->traits & LS_OP_MERGE) || node->once) return false;
+  if (ls_node_is_merge(node) || node->once) return false;
   return depends_on_varying(body, node) || ls_node_any(node, ls_node_is_own);
 }
 

@@ -316,6 +316,27 @@ TEST(axes_that_are_not_there_are_refused) {
   expect_refused(cut_three, "cannot be cut into 2 equal parts");
 }
 
+static ls_nest gather_all(ls_nest args, void *user) {
+  (void)user;
+  return ls_leaf(ls_all_gather(constant_argument(args), 0));
+}
+
+TEST(a_collective_traced_outside_replicas_is_refused_in_them) {
+  LS_SPEC("V181");
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_function, function) = unnamed_function(gather_all, NULL);
+  LS_OWN(ls_function, concrete) = NULL;
+  LS_OWN(ls_nest, args) =
+      LS_TUPLE(ls_nest_array(array_of_numbers(LS_DTYPE_F32, LS_SHAPE(3), 1)));
+  LS_OWN(ls_nest, result) = ls_none();
+  expect_ok(ls_function_make_concrete(function, args, &concrete));
+  expect_ok(ls_function_call(concrete, args, &result));
+  expect_status(ls_strategy_run(strategy, ls_traced(concrete), args, &result),
+                LS_INVALID_ARGUMENT,
+                "all_gather was made for 1 replicas; there are 2");
+  expect_ok(ls_strategy_run(strategy, ls_traced(function), args, &result));
+}
+
 TEST(parts_that_are_not_the_whole_are_refused) {
   LS_SPEC("V181");
   expect_refused(cut_like_two, "the replicas' parts of axis 0");
