@@ -185,7 +185,7 @@ static ls_status compile_step(cli_plan_run *run, int64_t batch_size,
                          ? cli_step_open(&run->step, step)
                          : make_step(run, batch_size, step));
   ls_function_set_compiles_only(step->function, true);
-  LS_RETURN_IF_ERROR(cli_step_run(step));
+  LS_RETURN_IF_ERROR(cli_step_run(step, NULL));
   ls_function_set_compiles_only(step->function, false);
   return ls_function_describe_program(step->function, figures);
 }

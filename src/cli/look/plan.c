@@ -37,15 +37,12 @@ static ls_status time_steps(const cli_plan_run *run, const cli_step *step,
   static const double seconds = 1.5;
   enum { MOST_STEPS = 1000 };
   CLI_OWN(ls_nest, results) = {0};
-  const ls_callable callable = ls_traced(step->function);
-  LS_RETURN_IF_ERROR(
-      ls_strategy_run(step->strategy, callable, step->args, &results));
+  LS_RETURN_IF_ERROR(cli_step_run(step, &results));
   const double begin = cli_now();
   double end = begin;
   for (; p->timed_steps < MOST_STEPS && end < begin + seconds;
        ++p->timed_steps) {
-    LS_RETURN_IF_ERROR(
-        ls_strategy_run(step->strategy, callable, step->args, &results));
+    LS_RETURN_IF_ERROR(cli_step_run(step, &results));
     end = cli_now();
   }
   const double per_epoch =
