@@ -95,8 +95,8 @@ LS_PLACED ls_tensor ls_all_gather(ls_tensor x, int axis);
 // Returns this replica's part of the sum (mean, ...) of x over all replicas: x
 // is cut along an axis into equal parts, in replica order. Outside replicas: x.
 LS_PLACED ls_tensor ls_reduce_scatter(ls_reduce_op op, ls_tensor x, int axis);
-// Returns such a part as long as this replica's `like` along the axis. All parts
-// together are as long as x.
+// Returns such a part as long as this replica's `like` along the axis. All
+// parts together are as long as x.
 LS_PLACED ls_tensor ls_reduce_scatter_like(ls_reduce_op op, ls_tensor x,
                                            int axis, ls_tensor like);
 // Groups of replicas, all of one size; each replica is in exactly one. Sums go
