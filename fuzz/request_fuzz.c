@@ -10,6 +10,7 @@
 #include "cli/data/json_text.c"
 #include "cli/json.c"
 #include "cli/serve/answer.c"
+#include "cli/serve/columns.c"
 #include "cli/serve/model.c"
 #include "cli/serve/request.c"
 
@@ -60,7 +61,10 @@ static const ls_serving_info infos[] = {
 enum { INFOS = sizeof(infos) / sizeof(*infos) };
 
 static cli_signature signatures[INFOS];
-static cli_served model = {.signatures = signatures, .num_signatures = INFOS};
+static ls_train_config config = {
+    .columns = "c", .categories = "c\nblue\nred\n\n", .bytes = ""};
+static cli_served model = {
+    .signatures = signatures, .num_signatures = INFOS, .config = &config};
 
 static void check_request(const cli_request *request) {
   const ls_serving_info *info = &request->signature->info;

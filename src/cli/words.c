@@ -3,7 +3,6 @@
 
 #include <fnmatch.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 // ---- Lists -----------------------------------------------------------------
@@ -170,65 +169,6 @@ bool cli_json_find(const char *object, const char *key, cli_member *out) {
       return true;
   }
   return false;
-}
-
-// Reads four hexadecimal digits; returns false if there are other letters.
-static bool read_hex(const char *at, const char *end, uint32_t *out) {
-  char digits[5] = "";
-  if (end - at < 4 || strspn(at, "0123456789abcdefABCDEF") < 4) return false;
-  memcpy(digits, at, 4);
-  *out = (uint32_t)strtoul(digits, NULL, 16);
-  return true;
-}
-
-// Reads "XXXX" after "\u", or a pair of them.
-static bool read_code(const char **at, const char *end, uint32_t *out) {
-  uint32_t low = 0;
-  if (!read_hex(*at, end, out) || *out == 0) return false;
-  *at += 4;
-  if (*out < 0xd800 || *out >= 0xe000) return true;
-  if (*out >= 0xdc00 || end - *at < 6 || strncmp(*at, "\\u", 2) != 0 ||
-      !read_hex(*at + 2, end, &low) || low < 0xdc00 || low >= 0xe000)
-    return false;
-  *at += 6;
-  *out = 0x10000 + ((*out - 0xd800) << 10) + (low - 0xdc00);
-  return true;
-}
-
-// Writes a character as UTF-8, if there is room; returns its end.
-static char *put_utf8(char *to, const char *room, uint32_t code) {
-  const int more = code < 0x80 ? 0 : code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
-  static const unsigned char heads[] = {0, 0xc0, 0xe0, 0xf0};
-  if (room - to <= more) return to;
-  *to++ = (char)(heads[more] | (code >> (6 * more)));
-  for (int k = more - 1; k >= 0; --k)
-    *to++ = (char)(0x80 | ((code >> (6 * k)) & 0x3f));
-  return to;
-}
-
-bool cli_json_copy(const cli_member *member, char *text, size_t size) {
-  static const char letters[] = "\"\\/bfnrt", meanings[] = "\"\\/\b\f\n\r\t";
-  const bool quoted = member->value_size >= 2 && member->value[0] == '"';
-  const char *at = member->value + quoted;
-  const char *end = member->value + member->value_size - quoted;
-  char *to = text;
-  const char *room = text + size - 1;
-  bool good = true;
-  while (good && at < end && to < room) {
-    if (*at != '\\' || !quoted) {
-      good = !quoted || (unsigned char)*at >= 0x20;
-      *to++ = *at++;
-      continue;
-    }
-    uint32_t code = 0;
-    const char *letter = strchr(letters, at[1]);  // The string has an end.
-    at += 2;
-    if (letter != NULL) code = (unsigned char)meanings[letter - letters];
-    good = letter != NULL || (at[-1] == 'u' && read_code(&at, end, &code));
-    if (good) to = put_utf8(to, room, code);
-  }
-  *to = '\0';
-  return good;
 }
 
 ls_status cli_read_flags(const char *path, char **out_text) {

@@ -58,7 +58,8 @@ static void write_rows(void) {
 
 static int make_export(void **state) {
   (void)state;
-  (void)!system("rm -rf run run-export mnist photos marks* versions [1-9]*");
+  (void)!system("rm -rf run run-export mnist photos marks* colors* versions "
+                "[1-9]*");
   write_rows();
   run_command("train --model tiny --data rows.csv --quiet --run-dir run "
               "--steps 20 --batch-size 16 --test none");
@@ -320,6 +321,60 @@ TEST(other_tasks_are_answered_as_they_predict) {
   double up = 0, down = 1;
   assert_int_equal(sscanf(body, "{\"predictions\":[%lf,%lf]}", &up, &down), 2);
   assert_true(up > 0.7 && down < 0.3);
+  stop_server(&self);
+}
+
+TEST(rows_of_columns_are_those_of_their_numbers) {
+  FILE *file = fopen("colors.csv", "w");
+  assert_non_null(file);
+  fprintf(file, "size,color,weight,label\n");
+  for (int i = 0; i < 30; ++i)
+    fprintf(file, "%d.5,%s,%d,%s\n", i % 4,
+            i % 3 == 0   ? "blue"
+            : i % 3 == 1 ? "red"
+                         : "ros\xc3\xa9",
+            i % 5, i % 2 ? "odd" : "even");
+  assert_int_equal(fclose(file), 0);
+  run_command("train --model tiny --data colors.csv --one-hot color --quiet "
+              "--run-dir colors-run --steps 3 --batch-size 8 --test none");
+  run_command("export colors-run --out colors");
+  server self = start_server("colors=colors");
+  HEAP(char, answer) = malloc(ANSWER);
+  HEAP(char, wanted) = malloc(ANSWER);
+  const char *body = NULL;
+  static const char path[] = "/v1/models/colors:predict";
+  assert_int_equal(post_text(self.port, path,
+                             "{\"instances\":[[0.5,0,1,0,2],[3.5,0,0,1,1]]}",
+                             answer, &body),
+                   200);
+  strcpy(wanted, body);
+  static const char *const same[] = {
+      "{\"instances\":[[0.5,\"red\",2],[3.5,\"ros\\u00e9\",1]]}",
+      "{\"instances\":[[0.5,0,1,0,2],"
+      "{\"weight\":1,\"color\":\"ros\xc3\xa9\",\"size\":3.5}]}",
+      "{\"instances\":[{\"examples\":[0.5,0,1,0,2]}, [3.5 , 0,0,1, 1]]}"};
+  for (size_t i = 0; i < LS_COUNT_OF(same); ++i) {
+    assert_int_equal(post_text(self.port, path, same[i], answer, &body), 200);
+    assert_string_equal(body, wanted);
+  }
+  static const char *const wrong[][2] = {
+      {"[0.5,\"red\"]", "instance 1 has another number of values; the columns "
+                        "are size,color,weight"},
+      {"[0.5,\"pink\",2]", "instance 1: column 'color' has no text 'pink'"},
+      {"[0.5,\"red\",\"red\"]", "input 'examples'"},
+      {"[\"red\",1,2]", "column 'color' is 1, expected a text"},
+      {"[[],\"red\",2]", "expected a value"},
+      {"{\"size\":1,\"color\":\"red\",\"colour\":2}", "has another name"},
+      {"{\"size\":1,\"color\":\"red\",\"size\":2}", "lacks a column"},
+      {"{\"size\":1,\"color\":\"red\"}", "another number of values"},
+      {"\"red\"", "is no list"}};
+  for (size_t i = 0; i < LS_COUNT_OF(wrong); ++i) {
+    char text[300];
+    snprintf(text, sizeof(text), "{\"instances\":[[0.5,\"red\",2],%s]}",
+             wrong[i][0]);
+    assert_int_equal(post_text(self.port, path, text, answer, &body), 400);
+    expect_contains(body, wrong[i][1]);
+  }
   stop_server(&self);
 }
 

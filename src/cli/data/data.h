@@ -64,6 +64,10 @@ ls_status cli_class_number(const cli_class_list *list, ls_bytes name,
 size_t cli_class_list_count(const cli_class_list *list);
 // Formats the first names: "blue, green and 3 more".
 void cli_class_list_print(const cli_class_list *list, char *text, size_t size);
+// Finds a column's texts, one a line, in ls_train_config.categories; returns
+// their size, 0 if there are none.
+size_t cli_column_texts(const char *categories, const char *column,
+                        const char **out);
 // Finds the distinct texts in item `item` of the rows of a data set, sorted,
 // one per line; the caller owns the text. `command` reports them; NULL: silent.
 ls_status cli_classes_find(ls_dataset *rows, size_t item, const char *column,

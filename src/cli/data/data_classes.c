@@ -74,6 +74,22 @@ static ls_status insert_name(cli_class_list *list, size_t at, ls_bytes name) {
   return ls_ok();
 }
 
+size_t cli_column_texts(const char *categories, const char *column,
+                        const char **out) {
+  const char *at = categories;
+  while (at != NULL && *at != '\0') {
+    const size_t size = strcspn(at, "\n");
+    const bool same = size == strlen(column) && memcmp(at, column, size) == 0;
+    at += size + (at[size] == '\n');
+    const char *end = strstr(at, "\n\n");
+    const size_t texts = end != NULL ? (size_t)(end - at) + 1 : strlen(at);
+    *out = at;
+    if (same) return texts;
+    at += texts + (at[texts] == '\n');
+  }
+  return 0;
+}
+
 // ---- Finding classes -------------------------------------------------------
 static ls_status add_label(cli_class_list *list, const char *column,
                            int64_t row, ls_bytes name) {

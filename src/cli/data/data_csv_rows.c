@@ -175,24 +175,6 @@ int64_t cli_sheet_width(const cli_sheet *table, size_t column) {
 }
 
 // ---- One-hot columns -------------------------------------------------------
-// Finds the column's texts in ls_train_config.categories; returns their size, 0
-// if there are none.
-static size_t find_texts(const char *categories, const char *column,
-                         const char **out) {
-  const char *at = categories;
-  while (at != NULL && *at != '\0') {
-    const size_t size = strcspn(at, "\n");
-    const bool same = size == strlen(column) && memcmp(at, column, size) == 0;
-    at += size + (at[size] == '\n');
-    const char *end = strstr(at, "\n\n");
-    const size_t texts = end != NULL ? (size_t)(end - at) + 1 : strlen(at);
-    *out = at;
-    if (same) return texts;
-    at += texts + (at[texts] == '\n');
-  }
-  return 0;
-}
-
 // Adds the texts of a column to those found.
 static ls_status add_texts(cli_classes *classes, const char *column,
                            const char *texts) {
@@ -213,7 +195,7 @@ static ls_status find_categories(const cli_files *files,
   cli_classes *classes = request->classes;
   const char *name = table->columns[at].name, *known = NULL;
   CLI_OWN_MEMORY(char, texts) = NULL;
-  const size_t size = find_texts(classes->categories, name, &known);
+  const size_t size = cli_column_texts(classes->categories, name, &known);
   if (size > 0) {
     texts = cli_copy_text(known, size);
     return texts != NULL ? cli_class_list_make(texts, &table->categories[at])

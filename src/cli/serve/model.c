@@ -169,6 +169,7 @@ ls_status cli_served_load(const char *word, cli_served *out) {
   LS_RETURN_IF_ERROR(check_no_run(path));
   LS_RETURN_IF_ERROR(ls_serving_load(path, NULL, &out->serving));
   LS_RETURN_IF_ERROR(read_signatures(out));
+  LS_RETURN_IF_ERROR(cli_served_config(out, &out->config));
   return read_classes(out);
 }
 
@@ -201,6 +202,7 @@ void cli_served_close(cli_served *model) {
   ls_serving_destroy(model->serving);
   cli_release(model->signatures);
   cli_release(model->classes);
+  ls_train_config_destroy(model->config);
   cli_release(model->folder);
   cli_release(model->name);
   *model = (cli_served){0};

@@ -79,11 +79,13 @@ typedef struct reading {
   cli_filler fillers[CLI_VALUES];
   ls_array *arrays[CLI_VALUES];
   size_t body_size;
+  cli_buffer expanded;  // Rows in place of the body's.
 } reading;
 
 static void end_reading(reading *r) {
   for (size_t i = 0; i < CLI_VALUES; ++i)
     ls_array_release(r->arrays[i]);
+  cli_release(r->expanded.data);
 }
 CLI_OWNED_STRUCT(reading, end_reading)
 
@@ -331,6 +333,10 @@ static ls_status parse_json(const cli_served *model, const char *key,
       cli_served_find(model, found.key, found.key_size, &out->signature));
   r->signature = out->signature;
   out->columns = found.inputs.at != NULL;
+  if (!out->columns)
+    LS_RETURN_IF_ERROR(cli_expand_columns(r->signature, found.num_instances,
+                                          &found.instances, &r->expanded));
+  r->body_size += r->expanded.size;
   LS_RETURN_IF_ERROR(out->columns ? read_inputs(r, found.inputs)
                                   : read_instances(r, &found));
   return complete_inputs(r, out);

@@ -8,8 +8,21 @@
 #ifndef LS_CLI_SERVE_SERVE_H_
 #define LS_CLI_SERVE_SERVE_H_
 
+#include "cli/data/json_text.h"
 #include "cli/language.h"
 #include "lockstep/serving.h"
+
+// ---- Texts in memory -------------------------------------------------------
+// A text that a FILE writes.
+typedef struct cli_buffer {
+  char *data;  // Memory of cli_allocate.
+  size_t size, capacity;
+  bool failed;  // Without memory.
+} cli_buffer;
+bool cli_buffer_append(cli_buffer *buffer, const void *data, size_t size);
+// Opens a file that appends to the buffer; NULL without memory. Closing it
+// completes the text.
+FILE *cli_buffer_open(cli_buffer *buffer);
 
 // ---- Models ----------------------------------------------------------------
 // Arrays of a batch size, made at its first run.
@@ -39,6 +52,7 @@ typedef struct cli_served {
   cli_signature *signatures;
   size_t num_signatures;
   char *classes;             // Names of classes, one per line; NULL: none.
+  ls_train_config *config;   // The run's configuration; NULL: unknown.
   cli_language language;     // No decoder: it is no language model.
   struct cli_text *writing;  // The text that its decoder computes.
 } cli_served;
@@ -86,6 +100,11 @@ ls_status cli_request_parse(const cli_served *model, const char *key,
                             cli_body_kind kind, const char *body, size_t size,
                             cli_request *out);
 void cli_request_close(cli_request *request);
+// Replaces checked rows by rows of numbers where the model's columns are known
+// and rows have texts, or names of columns: they are then in `text`, which the
+// caller frees (cli_release of its data).
+ls_status cli_expand_columns(const cli_signature *signature, int64_t count,
+                             cli_cursor *rows, cli_buffer *text);
 // Returns true if u8 arrays are accepted for a f32 input, and divided by 255 as
 // in training: images of an export that `lockstep export` made.
 bool cli_takes_bytes(const ls_serving_value *input);
@@ -185,17 +204,5 @@ typedef struct cli_service {
 // has, and ends texts.
 //   LS_UNIMPLEMENTED  the program was built without libmicrohttpd.
 ls_status cli_service_run(cli_service *service);
-
-// ---- Texts in memory -------------------------------------------------------
-// A text that a FILE writes.
-typedef struct cli_buffer {
-  char *data;  // Memory of cli_allocate.
-  size_t size, capacity;
-  bool failed;  // Without memory.
-} cli_buffer;
-bool cli_buffer_append(cli_buffer *buffer, const void *data, size_t size);
-// Opens a file that appends to the buffer; NULL without memory. Closing it
-// completes the text.
-FILE *cli_buffer_open(cli_buffer *buffer);
 
 #endif  // LS_CLI_SERVE_SERVE_H_
