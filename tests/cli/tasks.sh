@@ -119,6 +119,21 @@ tail -n 1 out.txt | grep -qF '"labels":["old","cheap"]' ||
 runs export runs/signs
 has "$(cat out.txt)/assets.extra/classes.txt" cheap
 
+# Lists of texts in one column are the same labels, sorted.
+awk -F, 'NR == 1 { print "size,age,tags"; next }
+{ print $1 "," $2 "," ($4 ? "old; " : "") ($3 ? "large;" : "") ($5 ? "cheap" : "") }
+' signs.csv >tags.csv
+grep -q ',$' tags.csv || fail "no house without a label"
+trains columns --task multi-label --data signs.csv --label cheap,large,old
+trains tags --task multi-label --data tags.csv --label tags
+cmp -s runs/columns/model.safetensors runs/tags/model.safetensors ||
+  fail "lists of texts are other labels than columns"
+runs predict runs/tags --data ends.csv
+runs eval runs/tags --data tags.csv
+printf 'size,age,tags\n0.95,0.05,"large;new"\n' >unknown.csv
+ends 1 "its label 'new' is none of the 3 classes (of example 0)" \
+  eval runs/tags --data unknown.csv
+
 # ---- Refusals ----------------------------------------------------------------
 # refused WANTED ARGUMENT...: a training is refused.
 refused() {

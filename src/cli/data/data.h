@@ -68,11 +68,14 @@ void cli_class_list_print(const cli_class_list *list, char *text, size_t size);
 // their size, 0 if there are none.
 size_t cli_column_texts(const char *categories, const char *column,
                         const char **out);
-// Finds the distinct texts in item `item` of the rows of a data set, sorted,
-// one per line; the caller owns the text. `command` reports them; NULL: silent.
-ls_status cli_classes_find(ls_dataset *rows, size_t item, const char *column,
-                           const char *file, const char *command,
-                           char **out_names);
+// Finds the distinct texts in item `item` of the rows of a data set, or in its
+// lists of texts, sorted, one per line; the caller owns the text. `command`
+// reports them; NULL: silent.
+ls_status cli_classes_find(ls_dataset *rows, size_t item, bool are_lists,
+                           const char *column, const char *file,
+                           const char *command, char **out_names);
+// Takes the next text of a list, "funny; sad"; returns false at its end.
+bool cli_next_label(ls_bytes *rest, ls_bytes *out);
 int64_t cli_classes_count(const char *names);
 // Stores names of classes, which it takes over, if none are known, and may be
 // found.
@@ -106,6 +109,7 @@ typedef struct cli_pairing {
   bool decode;              // The example is the bytes of an image file.
   bool no_label;            // Labels are 0; `label` is ignored.
   cli_class_list *classes;  // Classes of text labels.
+  bool are_lists;           // A label is a list of classes.
   // Parts that the example is put together of, and the file's name, for errors.
   // None: the example is one item.
   cli_part *parts;

@@ -110,16 +110,38 @@ static ls_status add_label(cli_class_list *list, const char *column,
   return insert_name(list, at, name);
 }
 
+bool cli_next_label(ls_bytes *rest, ls_bytes *out) {
+  static const char separators[] = "; ";
+  const char *at = rest->data, *end = at + rest->size;
+  while (at < end && memchr(separators, *at, 2) != NULL)
+    ++at;
+  const char *stop = at < end ? memchr(at, ';', (size_t)(end - at)) : NULL;
+  if (stop == NULL) stop = end;
+  *rest = (ls_bytes){stop, (size_t)(end - stop)};
+  while (stop > at && stop[-1] == ' ')
+    --stop;
+  *out = (ls_bytes){at, (size_t)(stop - at)};
+  return out->size > 0;
+}
+
+static ls_status add_labels(cli_class_list *list, const char *column,
+                            int64_t row, ls_bytes text) {
+  ls_bytes name;
+  while (cli_next_label(&text, &name))
+    LS_RETURN_IF_ERROR(add_label(list, column, row, name));
+  return ls_ok();
+}
+
 static ls_status read_labels(ls_dataset *rows, size_t item, const char *column,
-                             cli_class_list *list) {
+                             bool are_lists, cli_class_list *list) {
   CLI_OWN(ls_iterator, iterator) = NULL;
   CLI_OWN(ls_nest, element) = ls_none();
   LS_RETURN_IF_ERROR(ls_iterator_create(rows, NULL, &iterator));
   for (int64_t row = 0;; ++row) {
     CLI_NEXT_OR(return ls_ok(), iterator, &element);
     const ls_array *array = ls_nest_as_array(ls_nest_item(element, item));
-    LS_RETURN_IF_ERROR(
-        add_label(list, column, row, *(const ls_bytes *)ls_array_data(array)));
+    LS_RETURN_IF_ERROR((are_lists ? add_labels : add_label)(
+        list, column, row, *(const ls_bytes *)ls_array_data(array)));
   }
 }
 
@@ -165,25 +187,25 @@ static char *join_names(const cli_class_list *list) {
   return names;
 }
 
-static ls_status find_classes(ls_dataset *rows, size_t item, const char *column,
-                              const char *file, const char *command,
-                              char **out_names) {
+static ls_status find_classes(ls_dataset *rows, size_t item, bool are_lists,
+                              const char *column, const char *file,
+                              const char *command, char **out_names) {
   CLI_OWN(cli_class_list, list) = cli_allocate(sizeof(*list));
   if (list == NULL) return ls_out_of_memory();
-  LS_RETURN_IF_ERROR(read_labels(rows, item, column, list));
+  LS_RETURN_IF_ERROR(read_labels(rows, item, column, are_lists, list));
   *out_names = join_names(list);
   if (*out_names == NULL) return ls_out_of_memory();
   if (command != NULL) report_classes(command, file, list);
   return ls_ok();
 }
 
-ls_status cli_classes_find(ls_dataset *rows, size_t item, const char *column,
-                           const char *file, const char *command,
-                           char **out_names) {
+ls_status cli_classes_find(ls_dataset *rows, size_t item, bool are_lists,
+                           const char *column, const char *file,
+                           const char *command, char **out_names) {
   *out_names = NULL;
   return ls_status_annotate(
-      find_classes(rows, item, column, file, command, out_names), "in '%s'",
-      file);
+      find_classes(rows, item, are_lists, column, file, command, out_names),
+      "in '%s'", file);
 }
 
 int64_t cli_classes_count(const char *names) {

@@ -316,15 +316,15 @@ static ls_status choose_dtype(const cli_files *files, const cli_sheet *table,
 // Returns the classes of a text column: the known ones, or all in the column.
 static ls_status find_classes(const cli_files *files, const cli_sheet *table,
                               size_t label, cli_classes *classes,
-                              const char *command) {
+                              bool are_lists, const char *command) {
   if (classes->names != NULL && classes->names[0] != '\0') return ls_ok();
   CLI_OWN(ls_dataset, rows) =
       table->header
           ? cli_sheet_read(files, table, &table->columns[label], 1)
           : cli_sheet_read(files, table, table->columns, table->count);
   const ls_status status = cli_classes_find(
-      rows, table->header ? 0 : label, table->columns[label].name, files->first,
-      command, &classes->found);
+      rows, table->header ? 0 : label, are_lists, table->columns[label].name,
+      files->first, command, &classes->found);
   classes->names = classes->found;
   return status;
 }
@@ -370,7 +370,8 @@ static ls_status choose_labels(const cli_files *files, const cli_sheet *table,
                                "texts; the run was trained on numbers",
                                column, files->first);
   *out_dtype = LS_DTYPE_I64;
-  LS_RETURN_IF_ERROR(find_classes(files, table, label, classes, command));
+  LS_RETURN_IF_ERROR(
+      find_classes(files, table, label, classes, false, command));
   return cli_class_list_make(classes->names, out_list);
 }
 
@@ -407,6 +408,24 @@ static ls_status choose_numbers(const cli_files *files, cli_sheet *table,
   return classes->names != NULL ? ls_ok() : ls_out_of_memory();
 }
 
+// Chooses labels that are lists of texts, such as "funny;sad": a number of 0 or
+// 1 for each text of the training set.
+static ls_status choose_lists(const cli_files *files, const cli_sheet *table,
+                              size_t label, const cli_pair_request *request,
+                              cli_pairing *pairing, cli_class_list **out_list) {
+  cli_classes *classes = request->classes;
+  LS_RETURN_IF_ERROR(
+      find_classes(files, table, label, classes, true, request->command));
+  LS_RETURN_IF_ERROR(cli_class_list_make(classes->names, out_list));
+  const int64_t count = (int64_t)cli_class_list_count(*out_list);
+  if (count == 0)
+    return ls_invalid_argument("column '%s' of '%s' has no labels",
+                               table->columns[label].name, files->first);
+  pairing->are_lists = true;
+  pairing->labels.shape = LS_SHAPE(count);
+  return ls_ok();
+}
+
 // Chooses the labels' type, and their classes if they are texts.
 static ls_status pair_labels(const cli_files *files, cli_sheet *table,
                              const cli_pair_request *request,
@@ -430,6 +449,11 @@ static ls_status pair_labels(const cli_files *files, cli_sheet *table,
     return choose_labels(files, table, choice->labels[0], request->classes,
                          request->command, &pairing->labels.dtype, out_list);
   }
+  if (choice->num_labels == 1 && request->task->is_binary &&
+      request->classes != NULL &&
+      table->columns[choice->labels[0]].dtype == LS_DTYPE_STRING)
+    return choose_lists(files, table, choice->labels[0], request, pairing,
+                        out_list);
   pairing->num_labels = choice->num_labels;
   pairing->labels.shape = LS_SHAPE((int64_t)choice->num_labels);
   return choose_numbers(files, table, request, choice);

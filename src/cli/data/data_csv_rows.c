@@ -208,7 +208,7 @@ static ls_status find_categories(const cli_files *files,
       table->header
           ? cli_sheet_read(files, table, &table->columns[at], 1)
           : cli_sheet_read(files, table, table->columns, table->count);
-  LS_RETURN_IF_ERROR(cli_classes_find(rows, table->header ? 0 : at, name,
+  LS_RETURN_IF_ERROR(cli_classes_find(rows, table->header ? 0 : at, false, name,
                                       files->first, NULL, &texts));
   LS_RETURN_IF_ERROR(add_texts(classes, name, texts));
   return cli_class_list_make(texts, &table->categories[at]);

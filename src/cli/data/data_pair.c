@@ -89,6 +89,21 @@ static ls_status copy_labels(const cli_pairing *self, ls_nest element,
   return ls_ok();
 }
 
+// Sets the 1 of each text of a list among zeros.
+static ls_status fill_list(const cli_pairing *self, ls_bytes text,
+                           int64_t number, float *out) {
+  ls_bytes name;
+  int64_t at = 0;
+  memset(out, 0, cli_class_list_count(self->classes) * sizeof(*out));
+  while (cli_next_label(&text, &name)) {
+    LS_RETURN_IF_ERROR(
+        ls_status_annotate(cli_class_number(self->classes, name, &at),
+                           "of example %lld", (long long)number));
+    out[at] = 1;
+  }
+  return ls_ok();
+}
+
 static ls_status fill_pair(ls_nest element, ls_nest out,
                            const ls_map_call *call, void *user) {
   const cli_pairing *self = user;
@@ -105,7 +120,9 @@ static ls_status fill_pair(ls_nest element, ls_nest out,
         ls_nest_as_array(ls_nest_item(element, self->label));
     const ls_bytes *text = ls_array_data(label);
     LS_RETURN_IF_ERROR(
-        cli_class_number(self->classes, *text, ls_nest_data(out, 1)));
+        self->are_lists
+            ? fill_list(self, *text, call->id, ls_nest_data(out, 1))
+            : cli_class_number(self->classes, *text, ls_nest_data(out, 1)));
   }
   if (self->num_parts > 0)
     return fill_parts(self, element, call->id,
