@@ -65,33 +65,45 @@ void ls_summary_scope_begin(ls_scope *scope, ls_summary_writer *writer) {
 }
 
 // ---- The op ----------------------------------------------------------------
-// State of a summary op.
-typedef struct summary {
-  ls_object object;
-  ls_allocator *allocator;
-  ls_summary_writer *writer;
-  char tag[];
-} summary;
-
 static void destroy_summary(ls_object *object) {
-  summary *s = (summary *)object;
+  ls_summary_state *s = (ls_summary_state *)object;
   ls_summary_writer_release(s->writer);
   ls_release(s->allocator, s);
 }
 
 // Returns true if the ops of two replicas are the same summary.
 static bool same_summary(const ls_object *a, const ls_object *b) {
-  const summary *x = (const summary *)a, *y = (const summary *)b;
-  return x->writer == y->writer && strcmp(x->tag, y->tag) == 0;
+  const ls_summary_state *x = (const ls_summary_state *)a,
+                         *y = (const ls_summary_state *)b;
+  return x->writer == y->writer && x->kind == y->kind && x->every == y->every &&
+         strcmp(x->tag, y->tag) == 0;
 }
 
 static const ls_object_type summary_type = {
     .name = "summary", .destroy = destroy_summary, .equal = same_summary};
 
+ls_summary_state *ls_summary_state_make(ls_summary_writer *writer,
+                                        ls_summary_kind kind, int64_t every,
+                                        const char *tag) {
+  const char *scope = ls_name_scope_current();
+  const size_t size = strlen(scope) + strlen(tag) + 1;
+  ls_allocator *allocator = ls_current_allocator();
+  ls_summary_state *s = ls_allocate_zeroed(allocator, 1, sizeof(*s) + size);
+  if (s == NULL) return NULL;
+  ls_object_init(&s->object, &summary_type);
+  s->allocator = allocator;
+  s->writer = ls_summary_writer_retain(writer);
+  s->kind = kind;
+  s->every = every;
+  snprintf(s->tag, size, "%s%s", scope, tag);
+  return s;
+}
+
 // Returns true unless the call has the value of replica 0. A call for all
 // replicas has that value first.
 static bool is_not_due(const ls_host_call *call) {
-  const ls_summary_writer *writer = ((const summary *)call->state)->writer;
+  const ls_summary_writer *writer =
+      ((const ls_summary_state *)call->state)->writer;
   return call->replica != 0 ||
          __atomic_load_n(&writer->step, __ATOMIC_RELAXED) %
                  __atomic_load_n(&writer->every, __ATOMIC_RELAXED) !=
@@ -116,9 +128,9 @@ ls_status ls_summary_record_call(const ls_host_call *call,
 }
 
 static ls_status summary_record(ls_host_call *call) {
-  const summary *s = (const summary *)call->state;
+  const ls_summary_state *s = (const ls_summary_state *)call->state;
   LS_RETURN_IF_ERROR(ls_summary_record_call(
-      call, s->writer, LS_SUMMARY_BY_VALUE, s->tag,
+      call, s->writer, s->kind, s->tag,
       __atomic_load_n(&s->writer->step, __ATOMIC_RELAXED)));
   ls_host_done(call, ls_ok());
   return ls_ok();
@@ -135,7 +147,7 @@ const char *ls_summary_tag(ls_op op) {
   ls_status_free(ls_op_attr(op, "state", &state));
   return kernel != NULL && state != NULL && kernel->kind == LS_ATTR_KERNEL &&
                  kernel->as.kernel == &summary_kernel
-             ? ((const summary *)state->as.object)->tag
+             ? ((const ls_summary_state *)state->as.object)->tag
              : NULL;
 }
 
@@ -156,18 +168,12 @@ ls_op ls_summary(const char *tag, ls_tensor value) {
   if (writer == NULL || ls_tensor_is_failed(value) || ls_summary_is_left_out())
     return (ls_op){0};
   if (!ls_summary_writer_records(writer)) return make_nothing(writer, tag);
-  const char *scope = ls_name_scope_current();
-  const size_t size = strlen(scope) + strlen(tag) + 1;
-  ls_allocator *allocator = ls_current_allocator();
-  summary *s = ls_allocate_zeroed(allocator, 1, sizeof(*s) + size);
+  ls_summary_state *s =
+      ls_summary_state_make(writer, LS_SUMMARY_BY_VALUE, 0, tag);
   if (s == NULL) {
     ls_make_failed("summary", ls_out_of_memory());
     return (ls_op){0};
   }
-  ls_object_init(&s->object, &summary_type);
-  s->allocator = allocator;
-  s->writer = ls_summary_writer_retain(writer);
-  snprintf(s->tag, size, "%s%s", scope, tag);
   const ls_op op = ls_host_call_add(&summary_kernel, &s->object, &value, 1);
   ls_object_release(s);
   if (op.id != 0 && op.graph->kind == LS_GRAPH_BUILD)

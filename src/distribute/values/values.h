@@ -132,6 +132,19 @@ static inline bool ls_summary_writer_records(const ls_summary_writer *writer) {
   return writer != NULL &&
          (writer->kind == NULL || writer->kind->instead == NULL);
 }
+// The state of a summary op.
+typedef struct ls_summary_state {
+  ls_object object;
+  ls_allocator *allocator;
+  ls_summary_writer *writer;
+  ls_summary_kind kind;
+  int64_t every;  // Records each so many steps; 0: as the writer does.
+  char tag[];     // Begins with the name scope.
+} ls_summary_state;
+// Makes the state of an op in the current name scope; NULL without memory.
+ls_summary_state *ls_summary_state_make(ls_summary_writer *writer,
+                                        ls_summary_kind kind, int64_t every,
+                                        const char *tag);
 // Records the first value of a host call as a summary.
 LS_MUST_USE ls_status ls_summary_record_call(const ls_host_call *call,
                                              ls_summary_writer *writer,

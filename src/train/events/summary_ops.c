@@ -32,33 +32,7 @@ void ls_record_summaries_begin(ls_scope *scope, int64_t steps) {
 }
 
 // ---- Calls -----------------------------------------------------------------
-// State of a summary op.
-typedef struct summary {
-  ls_object object;
-  ls_allocator *allocator;
-  ls_summary_writer *writer;
-  ls_summary_kind kind;
-  int64_t every;
-  char tag[];
-} summary;
-
-static void summary_ops_destroy(ls_object *object) {
-  summary *s = (summary *)object;
-  ls_summary_writer_release(s->writer);
-  ls_release(s->allocator, s);
-}
-
-// Returns true if two summaries record the same; replicas' summaries equal
-// those of replica 0.
-static bool summary_ops_is_same(const ls_object *a, const ls_object *b) {
-  const summary *x = (const summary *)a, *y = (const summary *)b;
-  return x->writer == y->writer && x->kind == y->kind && x->every == y->every &&
-         strcmp(x->tag, y->tag) == 0;
-}
-
-static const ls_object_type summary_type = {.name = "summary at a step",
-                                            .destroy = summary_ops_destroy,
-                                            .equal = summary_ops_is_same};
+typedef ls_summary_state summary;
 
 static bool is_of_another(const ls_host_call *call) {
   return call->replica != 0;
@@ -156,24 +130,6 @@ static ls_status find_step(const char *tag, ls_tensor *step) {
   return ls_ok();
 }
 
-static summary *summary_ops_make_state(ls_summary_kind kind, const char *tag) {
-  ls_context *context = ls_context_current();
-  char scope[LS_MAX_FULL_NAME];
-  ls_name_scope_print(context->scoped.names, scope, sizeof(scope));
-  const size_t size = strlen(scope) + strlen(tag) + 1;
-  ls_allocator *allocator = ls_current_allocator();
-  summary *s = ls_allocate_zeroed(allocator, 1, sizeof(*s) + size);
-  if (s == NULL) return NULL;
-  ls_object_init(&s->object, &summary_type);
-  s->allocator = allocator;
-  s->writer = ls_summary_writer_retain(
-      ls_distribute_scoped_of(context)->summary_writer);
-  s->kind = kind;
-  s->every = *records_every_in(context);
-  snprintf(s->tag, size, "%s%s", scope, tag);
-  return s;
-}
-
 static ls_op summary_ops_failed(ls_status status) {
   return ls_tensor_op(ls_make_failed("summary", status));
 }
@@ -190,7 +146,9 @@ static ls_op summary_ops_add(ls_summary_kind kind, const char *tag,
   ls_status status = summary_ops_check_value(kind, tag, value);
   if (ls_status_is_ok(status)) status = find_step(tag, &step);
   if (!ls_status_is_ok(status)) return summary_ops_failed(status);
-  summary *s = summary_ops_make_state(kind, tag);
+  summary *s =
+      ls_summary_state_make(ls_distribute_scoped_of(context)->summary_writer,
+                            kind, *records_every_in(context), tag);
   if (s == NULL) return summary_ops_failed(ls_out_of_memory());
   const ls_op op = ls_host_call_add(&kernel, &s->object,
                                     (const ls_tensor[]){value, step}, 2);
