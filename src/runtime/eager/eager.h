@@ -46,9 +46,6 @@ void ls_eager_catch_up(const ls_graph *graph, ls_node *node);
 void ls_eager_drop_since(ls_graph *graph, size_t num_nodes,
                          ls_arena_mark_point memory);
 ls_op ls_eager_fail(ls_graph *graph, ls_status status);
-ls_status ls_eager_initialize(ls_variable *variable, ls_tensor value);
-ls_status ls_eager_initialize_zero(ls_variable *variable);
-ls_status ls_eager_reserve(ls_variable *variable);
 void ls_eager_forget(ls_variable *variable);
 // Makes the value of the first component the value of all components.
 ls_status ls_eager_join(ls_variable *container);
