@@ -85,7 +85,8 @@ static const ls_object_type summary_type = {
 ls_summary_state *ls_summary_state_make(ls_summary_writer *writer,
                                         ls_summary_kind kind, int64_t every,
                                         const char *tag) {
-  const char *scope = ls_name_scope_current();
+  char scope[LS_MAX_FULL_NAME];
+  ls_name_scope_print(ls_context_current()->scoped.names, scope, sizeof(scope));
   const size_t size = strlen(scope) + strlen(tag) + 1;
   ls_allocator *allocator = ls_current_allocator();
   ls_summary_state *s = ls_allocate_zeroed(allocator, 1, sizeof(*s) + size);
