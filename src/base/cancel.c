@@ -4,8 +4,7 @@
 #include "base/threads/thread_state.h"
 
 ls_status ls_cancel_create(ls_runtime *runtime, ls_cancel **out_cancel) {
-  LS_REQUIRE_OUT(out_cancel);
-  LS_REQUIRE(runtime);
+  LS_REQUIRE_OUT(out_cancel, runtime);
   *out_cancel = ls_new(ls_runtime_allocator(runtime), ls_cancel);
   if (*out_cancel == NULL) return ls_out_of_memory();
   (*out_cancel)->runtime = runtime;

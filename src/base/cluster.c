@@ -119,8 +119,7 @@ static ls_status check_spec(const ls_cluster_spec *spec) {
 ls_status ls_cluster_find_task(const ls_cluster_spec *spec,
                                const char *task_type, int32_t task_id,
                                ls_cluster_task *out_task) {
-  LS_REQUIRE_OUT(out_task);
-  LS_REQUIRE(spec, task_type);
+  LS_REQUIRE_OUT(out_task, spec, task_type);
   LS_REQUIRE_ITEMS(spec->jobs, spec->num_jobs);
   LS_RETURN_IF_ERROR(check_spec(spec));
   const size_t count = cluster_count(spec, task_type);
@@ -156,8 +155,7 @@ void ls_cluster_device(const ls_cluster_spec *spec, int32_t worker,
 ls_status ls_cluster_devices(const ls_cluster_spec *spec, int32_t gpus,
                              ls_device_name *devices, size_t capacity,
                              size_t *out_count) {
-  LS_REQUIRE_OUT(out_count);
-  LS_REQUIRE(spec);
+  LS_REQUIRE_OUT(out_count, spec);
   LS_REQUIRE_ITEMS(spec->jobs, spec->num_jobs);
   LS_REQUIRE_ITEMS(devices, capacity);
   LS_RETURN_IF_ERROR(check_spec(spec));

@@ -40,12 +40,33 @@ LS_PRIVATE_API ls_status ls_null_argument(const char *function,
     if ((items) == NULL && (count) > 0)                                        \
       return ls_null_argument(__func__, #items);                               \
   } while (0)
-// Requires the address of a result and sets the result to zero or NULL. Comes
-// first. Not for a result that may overlap the call's arguments.
-#define LS_REQUIRE_OUT(out)                                                    \
+// Requires the address of a result, sets the result to zero or NULL, and then
+// requires up to three arguments, in their order. Comes first. Not for a result
+// that may overlap the call's arguments.
+#define LS_REQUIRE_OUT(...)                                                    \
+  LS_REQUIRE_5TH_(__VA_ARGS__, LS_REQUIRE_OUT_4_, LS_REQUIRE_OUT_3_,           \
+                  LS_REQUIRE_OUT_2_, LS_REQUIRE_OUT_1_, 0)                     \
+  (__VA_ARGS__)
+#define LS_REQUIRE_5TH_(a, b, c, d, macro, ...) macro
+#define LS_REQUIRE_OUT_1_(out)                                                 \
   do {                                                                         \
-    LS_REQUIRE(out);                                                           \
+    LS_REQUIRE_1_(out);                                                        \
     memset((out), 0, sizeof(*(out)));                                          \
+  } while (0)
+#define LS_REQUIRE_OUT_2_(out, a)                                              \
+  do {                                                                         \
+    LS_REQUIRE_OUT_1_(out);                                                    \
+    LS_REQUIRE_1_(a);                                                          \
+  } while (0)
+#define LS_REQUIRE_OUT_3_(out, a, b)                                           \
+  do {                                                                         \
+    LS_REQUIRE_OUT_2_(out, a);                                                 \
+    LS_REQUIRE_1_(b);                                                          \
+  } while (0)
+#define LS_REQUIRE_OUT_4_(out, a, b, c)                                        \
+  do {                                                                         \
+    LS_REQUIRE_OUT_3_(out, a, b);                                              \
+    LS_REQUIRE_1_(c);                                                          \
   } while (0)
 // Sets a result to zero or NULL; its address may be NULL.
 #define LS_CLEAR_OUT(out)                                                      \

@@ -113,8 +113,7 @@ static ls_status find_models(ls_model_library *library) {
 
 ls_status ls_model_library_open(const char *path,
                                 ls_model_library *out_library) {
-  LS_REQUIRE_OUT(out_library);
-  LS_REQUIRE(path);
+  LS_REQUIRE_OUT(out_library, path);
   struct stat info;
   if (stat(path, &info) != 0)
     return LS_STATUS(LS_NOT_FOUND, "cannot load models from '%s': %s", path,

@@ -354,8 +354,7 @@ ls_status ls_optimizer_apply_across(ls_optimizer *optimizer,
                                     ls_variable *const *variables,
                                     const ls_nest *gradients, size_t count,
                                     ls_variable *global_step, ls_op *out_op) {
-  LS_REQUIRE_OUT(out_op);
-  LS_REQUIRE(optimizer);
+  LS_REQUIRE_OUT(out_op, optimizer);
   LS_REQUIRE_ITEMS(gradients, count);
   LS_REQUIRE_EACH(variables, count);
   ls_strategy *strategy = ls_strategy_current();

@@ -76,8 +76,7 @@ static ls_status average_fill(ls_average *average,
 
 ls_status ls_average_create(const ls_average_options *options,
                             ls_average **out_average) {
-  LS_REQUIRE_OUT(out_average);
-  LS_REQUIRE(options);
+  LS_REQUIRE_OUT(out_average, options);
   LS_REQUIRE_EACH(options->variables, options->count);
   const double decay = options->decay != 0 ? options->decay : 0.999;
   LS_RETURN_IF_ERROR(ls_optimizer_check("average", "decay", decay, 1));

@@ -67,8 +67,7 @@ static ls_status conv_create_variables(const ls_conv_options *options,
 
 ls_status ls_conv_layer_create(const ls_conv_options *options,
                                ls_conv_layer **out_layer) {
-  LS_REQUIRE_OUT(out_layer);
-  LS_REQUIRE(options);
+  LS_REQUIRE_OUT(out_layer, options);
   const char *name = options->name != NULL ? options->name : "conv";
   const int64_t groups = options->how.groups != 0 ? options->how.groups : 1;
   LS_RETURN_IF_ERROR(conv_check(name, options, groups));
@@ -175,8 +174,7 @@ static ls_status dense_create_variables(const ls_dense_options *options,
 
 ls_status ls_dense_layer_create(const ls_dense_options *options,
                                 ls_dense_layer **out_layer) {
-  LS_REQUIRE_OUT(out_layer);
-  LS_REQUIRE(options);
+  LS_REQUIRE_OUT(out_layer, options);
   const char *name = options->name != NULL ? options->name : "dense";
   if (options->inputs < 1 || options->units < 1)
     return ls_invalid_argument(
@@ -229,8 +227,7 @@ static ls_status create_table(const ls_embedding_options *options,
 
 ls_status ls_embedding_layer_create(const ls_embedding_options *options,
                                     ls_embedding_layer **out_layer) {
-  LS_REQUIRE_OUT(out_layer);
-  LS_REQUIRE(options);
+  LS_REQUIRE_OUT(out_layer, options);
   const char *name = options->name != NULL ? options->name : "embedding";
   if (options->rows < 1 || options->width < 1)
     return ls_invalid_argument(
@@ -297,8 +294,7 @@ attention_create_variables(const ls_attention_layer_options *options,
 
 ls_status ls_attention_layer_create(const ls_attention_layer_options *options,
                                     ls_attention_layer **out_layer) {
-  LS_REQUIRE_OUT(out_layer);
-  LS_REQUIRE(options);
+  LS_REQUIRE_OUT(out_layer, options);
   const char *name = options->name != NULL ? options->name : "attention";
   const int64_t heads = options->num_heads != 0 ? options->num_heads : 1;
   if (options->width < 1 || heads < 1 || options->width % heads != 0)

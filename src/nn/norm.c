@@ -49,8 +49,7 @@ batch_norm_create_variables(const ls_batch_norm_options *options,
 
 ls_status ls_batch_norm_layer_create(const ls_batch_norm_options *options,
                                      ls_batch_norm_layer **out_layer) {
-  LS_REQUIRE_OUT(out_layer);
-  LS_REQUIRE(options);
+  LS_REQUIRE_OUT(out_layer, options);
   const char *name = options->name != NULL ? options->name : "batch_norm";
   if (options->channels < 1 || !(options->epsilon >= 0) ||
       !(options->momentum >= 0 && options->momentum < 1))
@@ -189,8 +188,7 @@ static ls_status norm_create_variables(const ls_norm_options *options,
 
 ls_status ls_norm_layer_create(const ls_norm_options *options,
                                ls_norm_layer **out_layer) {
-  LS_REQUIRE_OUT(out_layer);
-  LS_REQUIRE(options);
+  LS_REQUIRE_OUT(out_layer, options);
   const char *name = options->name != NULL ? options->name : "norm";
   LS_RETURN_IF_ERROR(norm_check(name, options));
   ls_norm_layer *layer = ls_layer_make(sizeof(*layer), name);

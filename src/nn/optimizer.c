@@ -205,8 +205,7 @@ static ls_status check_rule(const ls_optimizer_rule *rule) {
 ls_status ls_optimizer_create_own(const ls_optimizer_rule *rule, void *user,
                                   const ls_optimizer_options *options,
                                   ls_optimizer **out_optimizer) {
-  LS_REQUIRE_OUT(out_optimizer);
-  LS_REQUIRE(rule);
+  LS_REQUIRE_OUT(out_optimizer, rule);
   LS_RETURN_IF_ERROR(check_rule(rule));
   LS_RETURN_IF_ERROR(ls_optimizer_make(rule, options, out_optimizer));
   (*out_optimizer)->user = user;
@@ -316,8 +315,7 @@ ls_variable *ls_slot_component(ls_variable *slot,
 ls_status ls_optimizer_slot(const ls_optimizer *optimizer,
                             const ls_variable *variable, const char *name,
                             ls_variable **out_slot) {
-  LS_REQUIRE_OUT(out_slot);
-  LS_REQUIRE(optimizer, variable, name);
+  LS_REQUIRE_OUT(out_slot, optimizer, variable, name);
   optimizer = inner_optimizer(optimizer);
   const ls_variable *whole =
       variable->container != NULL ? variable->container : variable;
@@ -346,8 +344,7 @@ ls_status ls_optimizer_keep_gradients(ls_optimizer *optimizer,
 ls_status ls_optimizer_kept_gradient(const ls_optimizer *optimizer,
                                      const ls_variable *variable,
                                      ls_variable **out_gradient) {
-  LS_REQUIRE_OUT(out_gradient);
-  LS_REQUIRE(optimizer, variable);
+  LS_REQUIRE_OUT(out_gradient, optimizer, variable);
   optimizer = inner_optimizer(optimizer);
   *out_gradient = ls_map_find_u64(&optimizer->kept, variable->id);
   return *out_gradient != NULL

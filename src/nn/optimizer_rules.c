@@ -366,8 +366,7 @@ static ls_status no_such_kind(const char *kind) {
 ls_status ls_optimizer_create(const char *kind,
                               const ls_optimizer_options *options,
                               ls_optimizer **out_optimizer) {
-  LS_REQUIRE_OUT(out_optimizer);
-  LS_REQUIRE(kind);
+  LS_REQUIRE_OUT(out_optimizer, kind);
   static const ls_optimizer_options defaults;
   for (size_t i = 0; i < LS_COUNT_OF(kinds); ++i) {
     if (strcmp(kinds[i].name, kind) == 0)

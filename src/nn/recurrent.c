@@ -63,8 +63,7 @@ static ls_status recurrent_create_variables(const ls_recurrent_options *options,
 
 ls_status ls_recurrent_layer_create(const ls_recurrent_options *options,
                                     ls_recurrent_layer **out_layer) {
-  LS_REQUIRE_OUT(out_layer);
-  LS_REQUIRE(options);
+  LS_REQUIRE_OUT(out_layer, options);
   if (options->kind > LS_RECURRENT_GRU)
     return ls_invalid_argument("there is no kind %d of recurrent layers",
                                (int)options->kind);

@@ -165,8 +165,7 @@ static ls_status load_all(ls_onnx *self, const ls_onnx_options *options) {
 
 ls_status ls_onnx_load(const char *path, const ls_onnx_options *options,
                        ls_onnx **out_onnx) {
-  LS_REQUIRE_OUT(out_onnx);
-  LS_REQUIRE(path);
+  LS_REQUIRE_OUT(out_onnx, path);
   ls_allocator *allocator = ls_current_allocator();
   LS_OWN_NEW_OR_RETURN(allocator, ls_onnx, self);
   self->allocator = allocator;

@@ -156,8 +156,7 @@ static void release_type(onnx_type *self) { ls_onnx_type_destroy(&self->type); }
 LS_OWNED_POINTER(onnx_type, release_type)
 
 ls_status ls_onnx_type_create(const char *path, ls_model_type **out_type) {
-  LS_REQUIRE_OUT(out_type);
-  LS_REQUIRE(path);
+  LS_REQUIRE_OUT(out_type, path);
   LS_OWN_NEW_OR_RETURN(ls_current_allocator(), onnx_type, self);
   self->allocator = ls_current_allocator();
   self->type = (ls_model_type){.batch_size = 32,

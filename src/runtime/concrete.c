@@ -181,8 +181,7 @@ static ls_status concrete_make(concrete *c, ls_nest args,
 
 ls_status ls_function_make_concrete(ls_function *function, ls_nest args,
                                     ls_function **out_function) {
-  LS_REQUIRE_OUT(out_function);
-  LS_REQUIRE(function);
+  LS_REQUIRE_OUT(out_function, function);
   const ls_graph *graph = ls_graph_current();
   if (graph == NULL) return ls_out_of_memory();
   if (graph->kind != LS_GRAPH_EAGER)
@@ -287,8 +286,7 @@ static ls_status loaded_check(const ls_graph *graph) {
 ls_status ls_function_load(const char *text,
                            const ls_host_kernel *const *kernels,
                            size_t num_kernels, ls_function **out_function) {
-  LS_REQUIRE_OUT(out_function);
-  LS_REQUIRE(text);
+  LS_REQUIRE_OUT(out_function, text);
   LS_REQUIRE_ITEMS(kernels, num_kernels);
   LS_OWN(ls_held_graph, graph) = NULL;
   LS_RETURN_IF_ERROR(ls_graph_parse(text, kernels, num_kernels, &graph));

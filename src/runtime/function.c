@@ -147,8 +147,7 @@ static const ls_object_type function_type = {.name = "function",
 
 ls_status ls_function_create(const ls_function_options *options,
                              ls_function **out_function) {
-  LS_REQUIRE_OUT(out_function);
-  LS_REQUIRE(options);
+  LS_REQUIRE_OUT(out_function, options);
   if (options->call == NULL)
     return ls_invalid_argument("a function needs a callback to trace");
   ls_runtime *runtime = ls_runtime_current();

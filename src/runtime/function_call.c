@@ -103,8 +103,7 @@ static ls_status print_lowered(ls_compiled *compiled, ls_store *store,
 
 ls_status ls_function_print_lowered(const ls_function *function,
                                     char **out_text) {
-  LS_REQUIRE_OUT(out_text);
-  LS_REQUIRE(function);
+  LS_REQUIRE_OUT(out_text, function);
   return ls_function_look(function, print_lowered, out_text);
 }
 
@@ -115,8 +114,7 @@ static ls_status print_plan(ls_compiled *compiled, ls_store *store,
 }
 
 ls_status ls_function_print_plan(const ls_function *function, char **out_text) {
-  LS_REQUIRE_OUT(out_text);
-  LS_REQUIRE(function);
+  LS_REQUIRE_OUT(out_text, function);
   return ls_function_look(function, print_plan, out_text);
 }
 
@@ -129,8 +127,7 @@ static ls_status get_figures(ls_compiled *compiled, ls_store *store,
 
 ls_status ls_function_describe_program(const ls_function *function,
                                        ls_program_figures *out_figures) {
-  LS_REQUIRE_OUT(out_figures);
-  LS_REQUIRE(function);
+  LS_REQUIRE_OUT(out_figures, function);
   return ls_function_look(function, get_figures, out_figures);
 }
 
@@ -150,8 +147,7 @@ static ls_status list_instructions(ls_compiled *compiled, ls_store *store,
 ls_status ls_function_list_instructions(const ls_function *function,
                                         ls_instruction_figures *instructions,
                                         size_t capacity, size_t *out_count) {
-  LS_REQUIRE_OUT(out_count);
-  LS_REQUIRE(function);
+  LS_REQUIRE_OUT(out_count, function);
   if (capacity > 0) LS_REQUIRE(instructions);
   return ls_function_look(
       function, list_instructions,
@@ -174,7 +170,6 @@ static ls_status print_cost(ls_compiled *compiled, ls_store *store,
 }
 
 ls_status ls_function_print_cost(const ls_function *function, char **out_text) {
-  LS_REQUIRE_OUT(out_text);
-  LS_REQUIRE(function);
+  LS_REQUIRE_OUT(out_text, function);
   return ls_function_look(function, print_cost, out_text);
 }

@@ -81,16 +81,14 @@ struct ls_session {
 };
 
 ls_status ls_session_create(ls_graph *graph, ls_session **out_session) {
-  LS_REQUIRE_OUT(out_session);
-  LS_REQUIRE(graph);
+  LS_REQUIRE_OUT(out_session, graph);
   return ls_session_create_with(graph, NULL, out_session);
 }
 
 ls_status ls_session_create_with(ls_graph *graph,
                                  const ls_session_config *config,
                                  ls_session **out_session) {
-  LS_REQUIRE_OUT(out_session);
-  LS_REQUIRE(graph);
+  LS_REQUIRE_OUT(out_session, graph);
   if (graph->kind != LS_GRAPH_BUILD)
     return ls_invalid_argument(
         "a session needs a build graph made by ls_graph_create");
@@ -486,8 +484,7 @@ ls_status ls_session_run(ls_session *session, ls_nest fetches,
 
 ls_status ls_session_variable_value(ls_session *session, ls_variable *variable,
                                     ls_array **out_array) {
-  LS_REQUIRE_OUT(out_array);
-  LS_REQUIRE(session, variable);
+  LS_REQUIRE_OUT(out_array, session, variable);
   return ls_store_read(session->store, variable, out_array);
 }
 

@@ -258,8 +258,7 @@ static ls_status trace_file_begin(ls_trace *self,
 
 ls_status ls_trace_begin(ls_runtime *runtime, const ls_trace_options *options,
                          ls_trace **out_trace) {
-  LS_REQUIRE_OUT(out_trace);
-  LS_REQUIRE(runtime);
+  LS_REQUIRE_OUT(out_trace, runtime);
   const ls_trace_options none = {0};
   if (options == NULL) options = &none;
   if (options->spans < 0 || options->spans > MOST_SPANS)

@@ -343,8 +343,7 @@ LS_OWNED_POINTER(ls_decoder, ls_decoder_destroy)
 
 ls_status ls_decoder_create(ls_session *session, ls_tensor tokens,
                             ls_tensor logits, ls_decoder **out_decoder) {
-  LS_REQUIRE_OUT(out_decoder);
-  LS_REQUIRE(session);
+  LS_REQUIRE_OUT(out_decoder, session);
   if (ls_tensor_is_failed(tokens) || ls_tensor_is_failed(logits))
     return ls_invalid_argument("a decoder of failed tensors");
   ls_allocator *allocator = ls_current_allocator();
@@ -389,8 +388,7 @@ static void set_number(ls_decoder *self, int64_t number) {
 
 ls_status ls_decoder_run(ls_decoder *decoder, const int32_t *tokens,
                          const ls_array **out_logits) {
-  LS_REQUIRE_OUT(out_logits);
-  LS_REQUIRE(decoder, tokens);
+  LS_REQUIRE_OUT(out_logits, decoder, tokens);
   decoder->filled = 0;
   memcpy(window_of(decoder), tokens, (size_t)decoder->length * sizeof(*tokens));
   return run_fetch(decoder, decoder->logits,
@@ -408,8 +406,7 @@ static ls_status run_window(ls_decoder *self, const ls_array **out_logits) {
 
 ls_status ls_decoder_begin(ls_decoder *decoder, const int32_t *tokens,
                            int64_t count, const ls_array **out_logits) {
-  LS_REQUIRE_OUT(out_logits);
-  LS_REQUIRE(decoder, tokens);
+  LS_REQUIRE_OUT(out_logits, decoder, tokens);
   if (count < 1)
     return ls_invalid_argument("%lld tokens: a text begins with one or more",
                                (long long)count);
@@ -424,8 +421,7 @@ ls_status ls_decoder_begin(ls_decoder *decoder, const int32_t *tokens,
 
 ls_status ls_decoder_next(ls_decoder *decoder, int32_t token,
                           const ls_array **out_logits) {
-  LS_REQUIRE_OUT(out_logits);
-  LS_REQUIRE(decoder);
+  LS_REQUIRE_OUT(out_logits, decoder);
   int32_t *window = window_of(decoder);
   if (decoder->filled == 0)
     return LS_STATUS(LS_FAILED_PRECONDITION,

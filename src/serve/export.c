@@ -363,8 +363,7 @@ static ls_status export_run(export *e, char **out_path) {
 
 ls_status ls_serving_export(const ls_serving_options *options,
                             char **out_path) {
-  LS_REQUIRE_OUT(out_path);
-  LS_REQUIRE(options);
+  LS_REQUIRE_OUT(out_path, options);
   LS_REQUIRE_ITEMS(options->graphs, options->num_graphs);
   LS_REQUIRE_ITEMS(options->assets, options->num_assets);
   ls_runtime *runtime = ls_runtime_current();

@@ -137,8 +137,7 @@ LS_OWNED_POINTER(ls_serving, ls_serving_destroy)
 ls_status ls_serving_load(const char *folder,
                           const ls_serving_load_options *options,
                           ls_serving **out_serving) {
-  LS_REQUIRE_OUT(out_serving);
-  LS_REQUIRE(folder);
+  LS_REQUIRE_OUT(out_serving, folder);
   static const ls_serving_load_options defaults = {0};
   if (options == NULL) options = &defaults;
   LS_REQUIRE_ITEMS(options->kernels, options->num_kernels);
@@ -161,8 +160,7 @@ size_t ls_serving_num_signatures(const ls_serving *serving) {
 
 ls_status ls_serving_signature_info(const ls_serving *serving, size_t index,
                                     ls_serving_info *out_info) {
-  LS_REQUIRE_OUT(out_info);
-  LS_REQUIRE(serving);
+  LS_REQUIRE_OUT(out_info, serving);
   if (index >= serving->signatures.count)
     return LS_STATUS(LS_OUT_OF_RANGE, "signature %zu of %zu", index,
                      serving->signatures.count);
@@ -239,8 +237,7 @@ ls_status ls_serving_run(ls_serving *serving, const char *key, ls_nest inputs,
 ls_status ls_serving_create_decoder(ls_serving *serving, const char *key,
                                     const char *output,
                                     ls_decoder **out_decoder) {
-  LS_REQUIRE_OUT(out_decoder);
-  LS_REQUIRE(serving, output);
+  LS_REQUIRE_OUT(out_decoder, serving, output);
   const ls_serve_signature *s = NULL;
   LS_RETURN_IF_ERROR(ls_serve_find(&serving->signatures, key, &s));
   if (s->num_inputs != 1)

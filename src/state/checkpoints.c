@@ -414,8 +414,7 @@ static ls_status checkpoints_open(const ls_checkpoints_options *options,
 
 ls_status ls_checkpoints_open(const ls_checkpoints_options *options,
                               ls_checkpoints **out_checkpoints) {
-  LS_REQUIRE_OUT(out_checkpoints);
-  LS_REQUIRE(options, options->folder, options->values);
+  LS_REQUIRE_OUT(out_checkpoints, options, options->folder, options->values);
   LS_REQUIRE_ITEMS(options->states, options->num_states);
   return checkpoints_open(options, false, out_checkpoints);
 }
@@ -595,8 +594,7 @@ ls_status ls_checkpoints_save(ls_checkpoints *checkpoints, int64_t step,
 
 ls_status ls_checkpoints_list(ls_checkpoints *checkpoints, int64_t *steps,
                               size_t capacity, size_t *out_count) {
-  LS_REQUIRE_OUT(out_count);
-  LS_REQUIRE(checkpoints);
+  LS_REQUIRE_OUT(out_count, checkpoints);
   LS_REQUIRE_ITEMS(steps, capacity);
   ls_worker_wait(&checkpoints->worker);
   *out_count = checkpoints->list.count;

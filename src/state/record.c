@@ -104,8 +104,7 @@ ls_status ls_record_set_bytes(ls_record *record, const char *name,
 
 ls_status ls_record_add(ls_record *record, const char *name,
                         ls_record **out_inner) {
-  LS_REQUIRE_OUT(out_inner);
-  LS_REQUIRE(record, name);
+  LS_REQUIRE_OUT(out_inner, record, name);
   if (record->depth >= LS_RECORD_DEPTH)
     return ls_invalid_argument(
         "records can be inside each other %d times; '%s' would be one more",
@@ -266,8 +265,7 @@ static size_t record_json_count_values(const ls_record *record) {
 ls_status ls_record_to_text(const ls_record *record, char **out_text,
                             size_t *out_size) {
   LS_REQUIRE_OUT(out_text);
-  LS_REQUIRE_OUT(out_size);
-  LS_REQUIRE(record);
+  LS_REQUIRE_OUT(out_size, record);
   const size_t count = record_json_count_values(record);
   if (count > LS_RECORD_ENTRIES)
     return ls_invalid_argument(
@@ -349,8 +347,7 @@ ls_status ls_record_read(ls_record *record, const char *name,
 
 ls_status ls_record_from_text(const char *name, const char *text, size_t size,
                               ls_record **out_record) {
-  LS_REQUIRE_OUT(out_record);
-  LS_REQUIRE(name);
+  LS_REQUIRE_OUT(out_record, name);
   LS_REQUIRE_ITEMS(text, size);
   LS_OWN(ls_record, record) = NULL;
   const ls_json *value = NULL;

@@ -40,8 +40,7 @@ static ls_status check_index(const ls_saved_file *file, size_t index) {
 
 ls_status ls_saved_file_entry(const ls_saved_file *file, size_t index,
                               ls_saved_entry *out_entry) {
-  LS_REQUIRE_OUT(out_entry);
-  LS_REQUIRE(file);
+  LS_REQUIRE_OUT(out_entry, file);
   LS_RETURN_IF_ERROR(check_index(file, index));
   const ls_safetensors_entry *entry = &file->source.entries[index];
   *out_entry = (ls_saved_entry){
@@ -54,8 +53,7 @@ ls_status ls_saved_file_entry(const ls_saved_file *file, size_t index,
 
 ls_status ls_saved_file_read(const ls_saved_file *file, size_t index,
                              ls_array **out_array) {
-  LS_REQUIRE_OUT(out_array);
-  LS_REQUIRE(file);
+  LS_REQUIRE_OUT(out_array, file);
   LS_RETURN_IF_ERROR(check_index(file, index));
   const ls_safetensors_entry *entry = &file->source.entries[index];
   LS_OWN(ls_array, array) = NULL;
@@ -123,8 +121,7 @@ ls_status ls_saved_file_create_variable(const ls_saved_file *file,
                                         const char *name,
                                         const ls_variable_options *options,
                                         ls_variable **out_variable) {
-  LS_REQUIRE_OUT(out_variable);
-  LS_REQUIRE(file, name);
+  LS_REQUIRE_OUT(out_variable, file, name);
   ls_variable_options whole = {0};
   if (options != NULL) whole = *options;
   const ls_safetensors_entry *entry = ls_value_source_find(&file->source, name);

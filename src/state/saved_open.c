@@ -228,8 +228,7 @@ ls_status ls_saved_find_steps(ls_runtime *runtime, const char *folder,
 
 ls_status ls_saved_steps(const char *folder, int64_t *steps, size_t capacity,
                          size_t *out_count) {
-  LS_REQUIRE_OUT(out_count);
-  LS_REQUIRE(folder);
+  LS_REQUIRE_OUT(out_count, folder);
   LS_REQUIRE_ITEMS(steps, capacity);
   ls_runtime *runtime = ls_runtime_current();
   LS_OWN_MEMORY(ls_runtime_allocator(runtime), int64_t, found) = NULL;
@@ -479,15 +478,13 @@ ls_status ls_saved_newest_open(const char *folder, bool logs,
 }
 
 ls_status ls_saved_file_open(const char *path, ls_saved_file **out_file) {
-  LS_REQUIRE_OUT(out_file);
-  LS_REQUIRE(path);
+  LS_REQUIRE_OUT(out_file, path);
   return open_with(path, true, out_file);
 }
 
 ls_status ls_saved_file_open_unread(const char *path,
                                     ls_saved_file **out_file) {
-  LS_REQUIRE_OUT(out_file);
-  LS_REQUIRE(path);
+  LS_REQUIRE_OUT(out_file, path);
   return open_with(path, false, out_file);
 }
 

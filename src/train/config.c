@@ -299,8 +299,7 @@ static ls_status config_read_file(ls_runtime *runtime, const char *run_folder,
 
 ls_status ls_train_config_read(const char *run_folder,
                                ls_train_config **out_config) {
-  LS_REQUIRE_OUT(out_config);
-  LS_REQUIRE(run_folder);
+  LS_REQUIRE_OUT(out_config, run_folder);
   ls_runtime *runtime = ls_runtime_current();
   if (runtime == NULL) return ls_out_of_memory();
   ls_allocator *allocator = ls_runtime_allocator(runtime);

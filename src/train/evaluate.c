@@ -111,8 +111,7 @@ static ls_status evaluate_fill(ls_evaluator *evaluator, ls_dataset *dataset) {
 
 ls_status ls_evaluator_create(const ls_model *model, ls_dataset *dataset,
                               ls_evaluator **out_evaluator) {
-  LS_REQUIRE_OUT(out_evaluator);
-  LS_REQUIRE(model, dataset, model->type);
+  LS_REQUIRE_OUT(out_evaluator, model, dataset, model->type);
   LS_REQUIRE(model->type->logits);
   ls_allocator *allocator = ls_current_allocator();
   LS_OWN_NEW_OR_RETURN(allocator, ls_evaluator, evaluator);
@@ -207,8 +206,7 @@ static ls_status evaluate_add_all(ls_evaluator *evaluator,
 
 ls_status ls_evaluator_run(ls_evaluator *evaluator, const ls_train_stop *stop,
                            ls_evaluation *out_evaluation) {
-  LS_REQUIRE_OUT(out_evaluation);
-  LS_REQUIRE(evaluator);
+  LS_REQUIRE_OUT(out_evaluation, evaluator);
   ls_evaluation sums = {0};
   const uint64_t calls = ls_function_steps(evaluator->function);
   const ls_status status = evaluate_add_all(evaluator, stop, &sums);

@@ -281,8 +281,7 @@ static ls_nest split_leaf(ls_nest leaf, void *user) {
 
 ls_status ls_train_split(ls_strategy *strategy, ls_nest batch,
                          ls_nest *out_args) {
-  LS_REQUIRE_OUT(out_args);
-  LS_REQUIRE(strategy);
+  LS_REQUIRE_OUT(out_args, strategy);
   *out_args = ls_none();
   return ls_take_nest(ls_strategy_num_replicas(strategy) == 1
                           ? ls_nest_retain(batch)

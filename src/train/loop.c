@@ -379,8 +379,7 @@ static ls_status loop_run(ls_loop *loop, ls_train_result *result) {
 
 ls_status ls_train(const ls_train_options *options,
                    ls_train_result *out_result) {
-  LS_REQUIRE_OUT(out_result);
-  LS_REQUIRE(options, options->strategy, options->train);
+  LS_REQUIRE_OUT(out_result, options, options->strategy, options->train);
   LS_REQUIRE(options->model, options->model->type, options->model->type->name);
   LS_REQUIRE(options->model->type->train_step, options->model->type->variables);
   LS_REQUIRE_ITEMS(options->hooks, options->num_hooks);

@@ -21,8 +21,7 @@ struct ls_progress {
 
 ls_status ls_progress_create(const ls_progress_options *options,
                              ls_progress **out_progress) {
-  LS_REQUIRE_OUT(out_progress);
-  LS_REQUIRE(options, options->write);
+  LS_REQUIRE_OUT(out_progress, options, options->write);
   ls_runtime *runtime = ls_runtime_current();
   if (runtime == NULL) return ls_out_of_memory();
   ls_allocator *allocator = ls_runtime_allocator(runtime);

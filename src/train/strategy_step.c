@@ -47,8 +47,7 @@ ls_strategy *ls_strategy_step_strategy(const ls_strategy_step *step) {
 
 ls_status ls_strategy_step_create(ls_strategy *strategy,
                                   ls_strategy_step **out_step) {
-  LS_REQUIRE_OUT(out_step);
-  LS_REQUIRE(strategy);
+  LS_REQUIRE_OUT(out_step, strategy);
   ls_allocator *allocator = ls_current_allocator();
   LS_NEW_OR_RETURN(allocator, ls_strategy_step, self);
   ls_object_init(&self->object, &type);
@@ -74,8 +73,7 @@ static ls_status open_input(ls_strategy_step *self, ls_dataset_function dataset,
 ls_status ls_input_step_create(ls_strategy *strategy,
                                ls_dataset_function dataset, void *user,
                                ls_strategy_step **out_step) {
-  LS_REQUIRE_OUT(out_step);
-  LS_REQUIRE(dataset);
+  LS_REQUIRE_OUT(out_step, dataset);
   LS_OWN(ls_strategy_step, self) = NULL;
   LS_RETURN_IF_ERROR(ls_strategy_step_create(strategy, &self));
   LS_RETURN_IF_ERROR(open_input(self, dataset, user));
@@ -84,16 +82,14 @@ ls_status ls_input_step_create(ls_strategy *strategy,
 }
 
 ls_status ls_strategy_step_initialize(ls_strategy_step *step, ls_op *out_op) {
-  LS_REQUIRE_OUT(out_op);
-  LS_REQUIRE(step);
+  LS_REQUIRE_OUT(out_op, step);
   return step->input != NULL && step->in_graph
              ? ls_distributed_iterator_initializer(step->input, out_op)
              : ls_ok();
 }
 
 ls_status ls_strategy_step_next(ls_strategy_step *step, ls_nest *out_element) {
-  LS_REQUIRE_OUT(out_element);
-  LS_REQUIRE(step);
+  LS_REQUIRE_OUT(out_element, step);
   if (step->input == NULL)
     return ls_unimplemented(
         "the input of a step that has none: create it by ls_input_step_create "
@@ -233,8 +229,7 @@ static ls_status strategy_step_prepare(ls_step_monitor *self) {
 
 ls_status ls_step_monitor_create(ls_strategy_step *step, ls_session *session,
                                  ls_step_monitor **out) {
-  LS_REQUIRE_OUT(out);
-  LS_REQUIRE(step);
+  LS_REQUIRE_OUT(out, step);
   if (!step->in_graph && session != NULL)
     return ls_invalid_argument("a monitor in eager: you should not provide a "
                                "session");

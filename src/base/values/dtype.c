@@ -73,8 +73,7 @@ bool ls_dtype_is_trainable(ls_dtype dtype) {
 }
 
 ls_status ls_dtype_parse(const char *text, ls_dtype *out_dtype) {
-  LS_REQUIRE_OUT(out_dtype);
-  LS_REQUIRE(text);
+  LS_REQUIRE_OUT(out_dtype, text);
   for (size_t i = 0; i < LS_DTYPE_COUNT; ++i) {
     if (strcmp(rows[i].name, text) == 0) {
       *out_dtype = (ls_dtype)i;

@@ -166,8 +166,7 @@ static ls_status check_kinds(const binding *b) {
 
 ls_status ls_parameters_bind(const ls_parameters *parameters, const char *what,
                              ls_nest args, ls_nest named, ls_nest *out_bound) {
-  LS_REQUIRE_OUT(out_bound);
-  LS_REQUIRE(what);
+  LS_REQUIRE_OUT(out_bound, what);
   ls_runtime *runtime = ls_runtime_current();
   if (runtime == NULL) return ls_out_of_memory();
   binding b = {.parameters = parameters,

@@ -205,8 +205,7 @@ static ls_status parse_dims(const char *text, const char *place,
 ls_status ls_shape_parse(const char *text, ls_dtype *out_dtype,
                          ls_shape *out_shape) {
   LS_REQUIRE_OUT(out_dtype);
-  LS_REQUIRE_OUT(out_shape);
-  LS_REQUIRE(text);
+  LS_REQUIRE_OUT(out_shape, text);
   *out_shape = LS_SCALAR;
   const size_t name_size = strcspn(text, "[");
   char name[16] = "";

@@ -164,8 +164,7 @@ ls_status ls_mirrored_non_slot_devices(const ls_strategy *strategy,
 ls_status ls_strategy_worker_devices(const ls_strategy *strategy,
                                      const char **devices, size_t capacity,
                                      size_t *out_count) {
-  LS_REQUIRE_OUT(out_count);
-  LS_REQUIRE(strategy);
+  LS_REQUIRE_OUT(out_count, strategy);
   LS_REQUIRE_ITEMS(devices, capacity);
   return all_devices(strategy, "worker_devices", devices, capacity, out_count);
 }
@@ -173,8 +172,7 @@ ls_status ls_strategy_worker_devices(const ls_strategy *strategy,
 ls_status ls_strategy_parameter_devices(const ls_strategy *strategy,
                                         const char **devices, size_t capacity,
                                         size_t *out_count) {
-  LS_REQUIRE_OUT(out_count);
-  LS_REQUIRE(strategy);
+  LS_REQUIRE_OUT(out_count, strategy);
   LS_REQUIRE_ITEMS(devices, capacity);
   return all_devices(strategy, "parameter_devices", devices, capacity,
                      out_count);
@@ -185,8 +183,7 @@ ls_status ls_strategy_non_slot_devices(const ls_strategy *strategy,
                                        size_t num_variables,
                                        const char **devices, size_t capacity,
                                        size_t *out_count) {
-  LS_REQUIRE_OUT(out_count);
-  LS_REQUIRE(strategy);
+  LS_REQUIRE_OUT(out_count, strategy);
   LS_REQUIRE_ITEMS(variables, num_variables);
   LS_REQUIRE_ITEMS(devices, capacity);
   return strategy->kind->non_slot_devices(strategy, variables, num_variables,

@@ -358,8 +358,7 @@ static const char *const implementations[] = {"AUTO", "RING", "NCCL"};
 
 ls_status ls_collective_implementation_parse(
     const char *text, ls_collective_implementation *out_implementation) {
-  LS_REQUIRE_OUT(out_implementation);
-  LS_REQUIRE(text);
+  LS_REQUIRE_OUT(out_implementation, text);
   for (size_t i = 0; i < LS_COUNT_OF(implementations); ++i)
     if (strcasecmp(text, implementations[i]) == 0) {
       *out_implementation = (ls_collective_implementation)i;

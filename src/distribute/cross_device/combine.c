@@ -26,8 +26,7 @@ ls_status ls_check_reduce_op(ls_reduce_op op) {
 }
 
 ls_status ls_reduce_op_parse(const char *text, ls_reduce_op *out_op) {
-  LS_REQUIRE_OUT(out_op);
-  LS_REQUIRE(text);
+  LS_REQUIRE_OUT(out_op, text);
   *out_op = LS_REDUCE_SUM;
   if (strcasecmp(text, "sum") == 0) return ls_ok();
   *out_op = LS_REDUCE_MEAN;

@@ -44,8 +44,7 @@ ls_status ls_cross_device_make(const ls_cross_device_table *table, void *self,
 
 ls_status ls_cross_device_create(const ls_cross_device_table *table, void *self,
                                  ls_cross_device **out_ops) {
-  LS_REQUIRE_OUT(out_ops);
-  LS_REQUIRE(table);
+  LS_REQUIRE_OUT(out_ops, table);
   return ls_cross_device_make(table, self, false, out_ops);
 }
 
@@ -88,8 +87,7 @@ static ls_status cross_device_check_pair(ls_nest value, ls_destinations where,
 ls_status ls_cross_device_reduce(ls_cross_device *ops, ls_reduce_op op,
                                  ls_nest value, ls_destinations where,
                                  ls_nest *out_value) {
-  LS_REQUIRE_OUT(out_value);
-  LS_REQUIRE(ops);
+  LS_REQUIRE_OUT(out_value, ops);
   LS_RETURN_IF_ERROR(ls_check_reduce_op(op));
   if (ops->table->reduce == NULL) return refuse_lack(ops, "reduce");
   LS_RETURN_IF_ERROR(cross_device_check_pair(value, where, "reduce"));
@@ -114,8 +112,7 @@ ls_status ls_cross_device_batch_reduce(ls_cross_device *ops, ls_reduce_op op,
                                        const ls_nest *values,
                                        const ls_destinations *where,
                                        size_t count, ls_nest *out_list) {
-  LS_REQUIRE_OUT(out_list);
-  LS_REQUIRE(ops);
+  LS_REQUIRE_OUT(out_list, ops);
   LS_REQUIRE_ITEMS(values, count);
   LS_REQUIRE_ITEMS(where, count);
   LS_RETURN_IF_ERROR(ls_check_reduce_op(op));
@@ -139,8 +136,7 @@ ls_status ls_cross_device_batch_reduce(ls_cross_device *ops, ls_reduce_op op,
 
 ls_status ls_cross_device_broadcast(ls_cross_device *ops, ls_nest value,
                                     ls_destinations where, ls_nest *out_value) {
-  LS_REQUIRE_OUT(out_value);
-  LS_REQUIRE(ops);
+  LS_REQUIRE_OUT(out_value, ops);
   if (value.kind != LS_KIND_TENSOR && value.kind != LS_KIND_SLICES) {
     LS_RETURN_IF_ERROR(ls_nest_status(value));
     return ls_invalid_argument("broadcast of %s, which is no tensor",
@@ -160,8 +156,7 @@ ls_status ls_cross_device_broadcast(ls_cross_device *ops, ls_nest value,
 
 ls_status ls_cross_device_gather(ls_cross_device *ops, ls_nest value, int axis,
                                  ls_destinations where, ls_nest *out_value) {
-  LS_REQUIRE_OUT(out_value);
-  LS_REQUIRE(ops);
+  LS_REQUIRE_OUT(out_value, ops);
   if (ops->table->gather == NULL) return refuse_lack(ops, "gather");
   if (ls_nest_has_slices(value))
     return ls_unimplemented("gather of IndexedSlices");

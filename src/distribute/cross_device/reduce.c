@@ -174,8 +174,7 @@ ls_status ls_strategy_reduce_with(ls_strategy *strategy, ls_reduce_op op,
                                   ls_nest value,
                                   const ls_reduce_options *options,
                                   ls_nest *out_value) {
-  LS_REQUIRE_OUT(out_value);
-  LS_REQUIRE(strategy);
+  LS_REQUIRE_OUT(out_value, strategy);
   static const ls_reduce_options defaults;
   if (options == NULL) options = &defaults;
   LS_REQUIRE_ITEMS(options->axes, options->num_axes);
@@ -195,8 +194,7 @@ ls_status ls_strategy_reduce_with(ls_strategy *strategy, ls_reduce_op op,
 
 ls_status ls_strategy_reduce(ls_strategy *strategy, ls_reduce_op op,
                              ls_nest value, ls_nest *out_value) {
-  LS_REQUIRE_OUT(out_value);
-  LS_REQUIRE(strategy);
+  LS_REQUIRE_OUT(out_value, strategy);
   return ls_strategy_reduce_with(strategy, op, value, NULL, out_value);
 }
 
@@ -255,8 +253,7 @@ ls_status ls_mirrored_gather(ls_strategy *strategy, ls_nest value, int axis,
 
 ls_status ls_strategy_gather(ls_strategy *strategy, ls_nest value, int axis,
                              ls_nest *out_value) {
-  LS_REQUIRE_OUT(out_value);
-  LS_REQUIRE(strategy);
+  LS_REQUIRE_OUT(out_value, strategy);
   LS_RETURN_IF_ERROR(ls_strategy_check_has(strategy, "gather"));
   const ls_distribution *entry = ls_distribution_current();
   if (entry != NULL && entry->strategy == strategy && entry->replica != NULL &&

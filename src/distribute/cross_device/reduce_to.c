@@ -67,8 +67,7 @@ ls_status ls_mirrored_reduce_to(ls_strategy *strategy, ls_reduce_op op,
 ls_status ls_strategy_reduce_to(ls_strategy *strategy, ls_reduce_op op,
                                 ls_nest value, ls_destinations destinations,
                                 ls_nest *out_value) {
-  LS_REQUIRE_OUT(out_value);
-  LS_REQUIRE(strategy);
+  LS_REQUIRE_OUT(out_value, strategy);
   return LS_CROSS_REPLICA(
       strategy, "reduce_to", out_value,
       strategy->kind->reduce_to(strategy, op, value, destinations, out_value));
@@ -154,8 +153,7 @@ ls_status ls_strategy_batch_reduce_to(ls_strategy *strategy, ls_reduce_op op,
                                       const ls_nest *values,
                                       const ls_destinations *destinations,
                                       size_t count, ls_nest *out_list) {
-  LS_REQUIRE_OUT(out_list);
-  LS_REQUIRE(strategy);
+  LS_REQUIRE_OUT(out_list, strategy);
   LS_REQUIRE_ITEMS(values, count);
   LS_REQUIRE_ITEMS(destinations, count);
   return LS_CROSS_REPLICA(strategy, "batch_reduce_to", out_list,
@@ -186,8 +184,7 @@ ls_status ls_mirrored_broadcast_to(ls_strategy *strategy, ls_nest value,
 ls_status ls_strategy_broadcast_to(ls_strategy *strategy, ls_nest value,
                                    ls_destinations destinations,
                                    ls_nest *out_value) {
-  LS_REQUIRE_OUT(out_value);
-  LS_REQUIRE(strategy);
+  LS_REQUIRE_OUT(out_value, strategy);
   LS_REQUIRE_EACH(destinations.devices, destinations.num_devices);
   return LS_CROSS_REPLICA(strategy, "broadcast_to", out_value,
                           value.kind == LS_KIND_SCALAR

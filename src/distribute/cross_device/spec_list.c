@@ -112,8 +112,7 @@ static ls_status check_worker_names(const ls_spec_all_reduce_options *options) {
 
 ls_status ls_spec_all_reduce_create(const ls_spec_all_reduce_options *options,
                                     ls_cross_device **out_ops) {
-  LS_REQUIRE_OUT(out_ops);
-  LS_REQUIRE(options);
+  LS_REQUIRE_OUT(out_ops, options);
   LS_REQUIRE_EACH(options->workers, options->num_workers);
   LS_REQUIRE_ITEMS(options->specs, options->num_specs);
   static const ls_all_reduce_spec usual = {.name = "pscpu/pscpu",

@@ -199,8 +199,7 @@ ls_status ls_strategy_array_dataset(ls_strategy *strategy, ls_nest arrays,
                                     ls_nest *out_variables,
                                     ls_dataset **out_dataset) {
   LS_CLEAR_OUT(out_variables);
-  LS_REQUIRE_OUT(out_dataset);
-  LS_REQUIRE(strategy);
+  LS_REQUIRE_OUT(out_dataset, strategy);
   const ls_array_dataset_options defaults = {0};
   filling f = {.options = options != NULL ? options : &defaults};
   const ls_graph *graph = ls_graph_current();

@@ -276,8 +276,7 @@ ls_status ls_distributed_iterator_next(ls_distributed_iterator *iterator,
 
 ls_status ls_distributed_iterator_next_as_optional(
     ls_distributed_iterator *iterator, bool *out_has_value, ls_nest *element) {
-  LS_REQUIRE_OUT(out_has_value);
-  LS_REQUIRE(element, iterator);
+  LS_REQUIRE_OUT(out_has_value, element, iterator);
   LS_RETURN_IF_ERROR(ls_input_check_place(iterator, "get_next_as_optional"));
   return ls_input_try_advance(iterator, element, out_has_value);
 }
@@ -306,8 +305,7 @@ ls_status ls_distributed_iterator_seek_epoch(ls_distributed_iterator *iterator,
 
 ls_status ls_distributed_iterator_initializer(ls_distributed_iterator *iterator,
                                               ls_op *out_op) {
-  LS_REQUIRE_OUT(out_op);
-  LS_REQUIRE(iterator);
+  LS_REQUIRE_OUT(out_op, iterator);
   if (iterator->kind != LS_ITERATOR_INITIALIZABLE)
     return ls_failed_precondition(
         "iterator '%s' has no initializer: it is not an initializable one",

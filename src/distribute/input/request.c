@@ -130,8 +130,7 @@ ls_status ls_strategy_distribute_dataset_with(ls_strategy *strategy,
                                               ls_nest dataset,
                                               const ls_input_options *options,
                                               ls_nest *out_dataset) {
-  LS_REQUIRE_OUT(out_dataset);
-  LS_REQUIRE(strategy);
+  LS_REQUIRE_OUT(out_dataset, strategy);
   return request_distribute(
       strategy,
       (ls_input_request){.noun = "distribute_dataset", .dataset = dataset},
@@ -140,8 +139,7 @@ ls_status ls_strategy_distribute_dataset_with(ls_strategy *strategy,
 
 ls_status ls_strategy_distribute_dataset(ls_strategy *strategy, ls_nest dataset,
                                          ls_nest *out_dataset) {
-  LS_REQUIRE_OUT(out_dataset);
-  LS_REQUIRE(strategy);
+  LS_REQUIRE_OUT(out_dataset, strategy);
   return ls_strategy_distribute_dataset_with(strategy, dataset, NULL,
                                              out_dataset);
 }
@@ -149,8 +147,7 @@ ls_status ls_strategy_distribute_dataset(ls_strategy *strategy, ls_nest dataset,
 ls_status ls_strategy_distribute_datasets_from_function_with(
     ls_strategy *strategy, ls_dataset_function function, void *user,
     const ls_input_options *options, ls_nest *out_dataset) {
-  LS_REQUIRE_OUT(out_dataset);
-  LS_REQUIRE(strategy, function);
+  LS_REQUIRE_OUT(out_dataset, strategy, function);
   return request_distribute(
       strategy,
       (ls_input_request){.noun = "distribute_datasets_from_function",
@@ -162,8 +159,7 @@ ls_status ls_strategy_distribute_datasets_from_function_with(
 ls_status ls_strategy_distribute_datasets_from_function(
     ls_strategy *strategy, ls_dataset_function function, void *user,
     ls_nest *out_dataset) {
-  LS_REQUIRE_OUT(out_dataset);
-  LS_REQUIRE(strategy, function);
+  LS_REQUIRE_OUT(out_dataset, strategy, function);
   return ls_strategy_distribute_datasets_from_function_with(
       strategy, function, user, NULL, out_dataset);
 }
@@ -182,8 +178,7 @@ static ls_status make_iterator(ls_strategy *strategy, ls_input_request request,
 ls_status
 ls_strategy_make_dataset_iterator(ls_strategy *strategy, ls_nest dataset,
                                   ls_distributed_iterator **out_iterator) {
-  LS_REQUIRE_OUT(out_iterator);
-  LS_REQUIRE(strategy);
+  LS_REQUIRE_OUT(out_iterator, strategy);
   return make_iterator(
       strategy,
       (ls_input_request){.noun = "make_dataset_iterator", .dataset = dataset},
@@ -193,8 +188,7 @@ ls_strategy_make_dataset_iterator(ls_strategy *strategy, ls_nest dataset,
 ls_status ls_strategy_make_input_fn_iterator(
     ls_strategy *strategy, ls_dataset_function function, void *user,
     ls_replication_mode mode, ls_distributed_iterator **out_iterator) {
-  LS_REQUIRE_OUT(out_iterator);
-  LS_REQUIRE(strategy, function);
+  LS_REQUIRE_OUT(out_iterator, strategy, function);
   if (mode != LS_PIPELINE_PER_WORKER)
     return ls_invalid_argument(
         "make_input_fn_iterator with %s: only a pipeline for each worker "

@@ -287,8 +287,7 @@ ls_status ls_mirrored_strategy_create(const ls_mirrored_options *options,
 
 ls_status ls_one_device_strategy_create(const char *device,
                                         ls_strategy **out_strategy) {
-  LS_REQUIRE_OUT(out_strategy);
-  LS_REQUIRE(device);
+  LS_REQUIRE_OUT(out_strategy, device);
   return ls_mirrored_strategy_create(
       &(ls_mirrored_options){.devices = &device, .num_devices = 1},
       out_strategy);
@@ -337,8 +336,7 @@ static ls_status check_rank(const ls_runtime *runtime,
 ls_status ls_multi_worker_strategy_create(const ls_mirrored_options *local,
                                           const ls_worker_options *worker,
                                           ls_strategy **out_strategy) {
-  LS_REQUIRE_OUT(out_strategy);
-  LS_REQUIRE(worker, worker->cluster);
+  LS_REQUIRE_OUT(out_strategy, worker, worker->cluster);
   ls_cluster_task task;
   ls_runtime *runtime = ls_runtime_current();
   if (runtime == NULL) return ls_out_of_memory();

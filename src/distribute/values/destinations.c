@@ -308,8 +308,7 @@ ls_status ls_mirrored_fetch(ls_strategy *strategy, ls_nest value,
 ls_status ls_strategy_fetch(ls_strategy *strategy, ls_nest value,
                             const char *destination, ls_callback fn, void *user,
                             ls_nest *out_value) {
-  LS_REQUIRE_OUT(out_value);
-  LS_REQUIRE(strategy);
+  LS_REQUIRE_OUT(out_value, strategy);
   ls_device_name name;
   if (destination != NULL && destination[0] == '\0')
     return ls_invalid_argument(

@@ -79,8 +79,7 @@ static ls_op group_op_of(ls_nest leaf) {
 
 ls_status ls_strategy_group(ls_strategy *strategy, ls_nest value,
                             const char *name, ls_op *out_op) {
-  LS_REQUIRE_OUT(out_op);
-  LS_REQUIRE(strategy);
+  LS_REQUIRE_OUT(out_op, strategy);
   LS_OWN(ls_nest, results) = ls_none();
   LS_RETURN_IF_ERROR(ls_strategy_results(strategy, value, false, &results));
   const size_t count = ls_nest_num_leaves(results);
@@ -105,8 +104,7 @@ ls_status ls_strategy_group(ls_strategy *strategy, ls_nest value,
 
 ls_status ls_strategy_worker_device_index(ls_strategy *strategy,
                                           ls_nest *out_index) {
-  LS_REQUIRE_OUT(out_index);
-  LS_REQUIRE(strategy);
+  LS_REQUIRE_OUT(out_index, strategy);
   LS_RETURN_IF_ERROR(
       ls_strategy_check_devices(strategy, "worker_device_index"));
   LS_RETURN_IF_ERROR(
@@ -122,8 +120,7 @@ ls_status ls_strategy_worker_device_index(ls_strategy *strategy,
 
 ls_status ls_strategy_split(ls_strategy *strategy, ls_array *array,
                             ls_nest *out_value) {
-  LS_REQUIRE_OUT(out_value);
-  LS_REQUIRE(strategy, array);
+  LS_REQUIRE_OUT(out_value, strategy, array);
   return ls_array_split(array, strategy->num_replicas, out_value);
 }
 
@@ -145,8 +142,7 @@ static ls_status make_values(const ls_strategy *strategy,
 ls_status ls_strategy_values_from_function(ls_strategy *strategy,
                                            ls_value_function function,
                                            void *user, ls_nest *out_value) {
-  LS_REQUIRE_OUT(out_value);
-  LS_REQUIRE(strategy, function);
+  LS_REQUIRE_OUT(out_value, strategy, function);
   LS_RETURN_IF_ERROR(
       ls_strategy_check_has(strategy, "distribute_values_from_function"));
   return LS_CROSS_REPLICA(strategy, "distribute_values_from_function",

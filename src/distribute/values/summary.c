@@ -41,8 +41,7 @@ ls_status ls_summary_writer_make(const ls_summary_writer_kind *kind,
 
 ls_status ls_summary_writer_create(ls_summary_function function, void *user,
                                    ls_summary_writer **out_writer) {
-  LS_REQUIRE_OUT(out_writer);
-  LS_REQUIRE(function);
+  LS_REQUIRE_OUT(out_writer, function);
   return ls_summary_writer_make(NULL, function, user, out_writer);
 }
 

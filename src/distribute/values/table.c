@@ -182,8 +182,7 @@ static ls_status make_on_hosts(const ls_table_options *options,
 
 ls_status ls_table_create(const ls_table_options *options,
                           ls_table **out_table) {
-  LS_REQUIRE_OUT(out_table);
-  LS_REQUIRE(options);
+  LS_REQUIRE_OUT(out_table, options);
   LS_RETURN_IF_ERROR(table_check(options));
   const ls_strategy *strategy = ls_strategy_current();
   LS_OWN(ls_table, table) = NULL;

@@ -280,8 +280,7 @@ static ls_nest map_leaf(ls_nest leaf, void *user) {
 
 ls_status ls_distributed_map(ls_nest nest, ls_leaf_function function,
                              void *user, ls_nest *out_nest) {
-  LS_REQUIRE_OUT(out_nest);
-  LS_REQUIRE(function);
+  LS_REQUIRE_OUT(out_nest, function);
   mapping m = {function, user};
   ls_trial trial;
   LS_RETURN_IF_ERROR(ls_nest_status(nest));
@@ -385,8 +384,7 @@ static void sort_placed(const ls_strategy *strategy, placed *items,
 
 ls_status ls_strategy_unwrap(ls_strategy *strategy, ls_nest value,
                              ls_nest *out_list) {
-  LS_REQUIRE_OUT(out_list);
-  LS_REQUIRE(strategy);
+  LS_REQUIRE_OUT(out_list, strategy);
   const size_t count = ls_count_components(value);
   if (count == 0) {
     const ls_nest item = ls_nest_retain(value);
@@ -454,8 +452,7 @@ ls_status ls_strategy_results(ls_strategy *strategy, ls_nest value, bool local,
 
 ls_status ls_strategy_local_results(ls_strategy *strategy, ls_nest value,
                                     ls_nest *out_tuple) {
-  LS_REQUIRE_OUT(out_tuple);
-  LS_REQUIRE(strategy);
+  LS_REQUIRE_OUT(out_tuple, strategy);
   return ls_strategy_results(strategy, value, true, out_tuple);
 }
 
@@ -483,8 +480,7 @@ static ls_nest result_leaf(ls_nest leaf, void *user) {
 
 ls_status ls_strategy_replica_result(ls_strategy *strategy, ls_nest results,
                                      int32_t replica, ls_nest *out_result) {
-  LS_REQUIRE_OUT(out_result);
-  LS_REQUIRE(strategy);
+  LS_REQUIRE_OUT(out_result, strategy);
   selecting s = {strategy, replica};
   if (replica < 0 || replica >= strategy->num_replicas)
     return LS_STATUS(LS_OUT_OF_RANGE, "the result of replica %d of %s", replica,

@@ -60,8 +60,7 @@ static ls_status check_in_export(const char *noun) {
 // ---- Variables -------------------------------------------------------------
 ls_status ls_export_resource(const ls_variable *variable,
                              ls_variable **out_resource) {
-  LS_REQUIRE_OUT(out_resource);
-  LS_REQUIRE(variable);
+  LS_REQUIRE_OUT(out_resource, variable);
   LS_RETURN_IF_ERROR(check_in_export("the exported resource of a variable"));
   const bool expands = policy_here() == LS_EXPORT_EXPAND_DISTRIBUTED_VARIABLES;
   const ls_variable *at = variable;
@@ -124,8 +123,7 @@ static ls_status check_trace(const ls_graph *graph) {
 
 ls_status ls_export_function(ls_function *function, const ls_nest *args,
                              const ls_graph **out_graph) {
-  LS_REQUIRE_OUT(out_graph);
-  LS_REQUIRE(function);
+  LS_REQUIRE_OUT(out_graph, function);
   LS_RETURN_IF_ERROR(check_in_export("the exported graph of a function"));
   const ls_graph *here = ls_graph_current();
   if (here == NULL) return ls_out_of_memory();

@@ -200,8 +200,7 @@ static const ls_variable_rules caching_rules = {.class_name = "CachingVariable",
 
 ls_status ls_caching_variable_create(ls_variable *variable,
                                      ls_variable **out_variable) {
-  LS_REQUIRE_OUT(out_variable);
-  LS_REQUIRE(variable);
+  LS_REQUIRE_OUT(out_variable, variable);
   LS_RETURN_IF_ERROR(ls_handle_check_target(
       (ls_nest){.kind = LS_KIND_VARIABLE, .as.ref = variable}, 0));
   ls_variable *handle = NULL;
@@ -228,8 +227,7 @@ void ls_host_cpu_of(const char *device, char *host, size_t size) {
 
 ls_status ls_packed_variable_on(const ls_variable *packed, const char *device,
                                 ls_variable **out_variable) {
-  LS_REQUIRE_OUT(out_variable);
-  LS_REQUIRE(packed, device);
+  LS_REQUIRE_OUT(out_variable, packed, device);
   ls_device_name name;
   LS_RETURN_IF_ERROR(ls_device_canonical(device, NULL, &name));
   for (size_t i = 0; i < packed->num_targets && *out_variable == NULL; ++i)

@@ -197,8 +197,7 @@ ls_status ls_mirrored_update(const ls_update_call *call, ls_variable *variable,
 ls_status ls_strategy_update(ls_strategy *strategy, ls_variable *variable,
                              ls_callback fn, ls_nest args, void *user,
                              bool group, ls_nest *out_value) {
-  LS_REQUIRE_OUT(out_value);
-  LS_REQUIRE(strategy, variable, fn);
+  LS_REQUIRE_OUT(out_value, strategy, variable, fn);
   LS_OWN(ls_nest, ordered) = ls_none();
   LS_RETURN_IF_ERROR(ls_nest_status(args));
   LS_RETURN_IF_ERROR(ls_value_order(variable, args, &ordered));
@@ -250,8 +249,7 @@ ls_status ls_strategy_update_non_slot(ls_strategy *strategy,
                                       size_t num_devices, ls_callback fn,
                                       ls_nest args, void *user, bool group,
                                       ls_nest *out_value) {
-  LS_REQUIRE_OUT(out_value);
-  LS_REQUIRE(strategy, fn);
+  LS_REQUIRE_OUT(out_value, strategy, fn);
   LS_REQUIRE_EACH(devices, num_devices);
   LS_RETURN_IF_ERROR(ls_nest_status(args));
   const ls_update_call call = {strategy, fn, user, args, group};
@@ -313,8 +311,7 @@ ls_status ls_mirrored_map(const ls_update_call *call, const ls_nest *items,
 ls_status ls_strategy_map(ls_strategy *strategy, const ls_nest *items,
                           size_t num_items, ls_callback fn, ls_nest args,
                           void *user, ls_nest *out_value) {
-  LS_REQUIRE_OUT(out_value);
-  LS_REQUIRE(strategy, fn);
+  LS_REQUIRE_OUT(out_value, strategy, fn);
   LS_REQUIRE_ITEMS(items, num_items);
   const ls_update_call call = {strategy, fn, user, args, false};
   return strategy->kind->map(&call, items, num_items, out_value);
@@ -400,8 +397,7 @@ ls_status ls_update_ungroup(ls_strategy *strategy, ls_nest value,
 
 ls_status ls_update_regroup(ls_strategy *strategy, const ls_nest *updates,
                             size_t count, bool group, ls_nest *out_value) {
-  LS_REQUIRE_OUT(out_value);
-  LS_REQUIRE(strategy);
+  LS_REQUIRE_OUT(out_value, strategy);
   LS_REQUIRE_ITEMS(updates, count);
   if (group) {
     ls_trial trial;

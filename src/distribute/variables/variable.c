@@ -199,8 +199,7 @@ static bool is_across(const ls_variable *variable) {
 }
 
 ls_status ls_variable_handle(ls_variable *variable, ls_variable **out_handle) {
-  LS_REQUIRE_OUT(out_handle);
-  LS_REQUIRE(variable);
+  LS_REQUIRE_OUT(out_handle, variable);
   if (is_across(variable))
     return ls_failed_precondition(
         "the handle of variable '%s' in a cross-replica context: take it in a "
@@ -220,8 +219,7 @@ ls_status ls_variable_handle(ls_variable *variable, ls_variable **out_handle) {
 
 ls_status ls_variable_as_reference(ls_variable *variable,
                                    ls_variable **out_reference) {
-  LS_REQUIRE_OUT(out_reference);
-  LS_REQUIRE(variable);
+  LS_REQUIRE_OUT(out_reference, variable);
   variable = ls_variable_meant(variable);
   if (variable->num_components > 0 && !ls_variable_is_replicated(variable))
     return ls_invalid_argument(

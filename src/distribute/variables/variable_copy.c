@@ -91,8 +91,7 @@ static ls_status find_copied(ls_variable **variable) {
 }
 
 ls_status ls_variable_copy(ls_variable *variable, ls_variable **out_copy) {
-  LS_REQUIRE_OUT(out_copy);
-  LS_REQUIRE(variable);
+  LS_REQUIRE_OUT(out_copy, variable);
   LS_RETURN_IF_ERROR(find_copied(&variable));
   if (variable->num_components == 0) {
     const ls_variable_options options = variable_copy_options_of(variable);

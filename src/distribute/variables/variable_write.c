@@ -529,8 +529,7 @@ static ls_status write_any(const ls_writing *w, ls_nest given,
 ls_status ls_variable_write(ls_variable *variable, ls_write_op op,
                             ls_nest value, const ls_write_options *options,
                             ls_nest *out_value) {
-  LS_REQUIRE_OUT(out_value);
-  LS_REQUIRE(variable);
+  LS_REQUIRE_OUT(out_value, variable);
   static const uint16_t ops[] = {LS_OP_ASSIGN, LS_OP_ASSIGN_ADD,
                                  LS_OP_ASSIGN_SUB};
   LS_RETURN_IF_ERROR(ls_nest_status(value));

@@ -162,8 +162,7 @@ static ls_status estimator_fill(ls_estimator *self,
 
 ls_status ls_estimator_create(const ls_estimator_options *options,
                               ls_estimator **out_estimator) {
-  LS_REQUIRE_OUT(out_estimator);
-  LS_REQUIRE(options);
+  LS_REQUIRE_OUT(out_estimator, options);
   LS_REQUIRE_ITEMS(options->batch_axis, options->num_batch_axes);
   LS_RETURN_IF_ERROR(estimator_check(options));
   LS_OWN_NEW_OR_RETURN(ls_current_allocator(), ls_estimator, self);
@@ -241,8 +240,7 @@ ls_status ls_estimator_checkpoint_path(const ls_estimator *self, int64_t step,
 
 ls_status ls_estimator_latest_checkpoint(const ls_estimator *estimator,
                                          char **out_path) {
-  LS_REQUIRE_OUT(out_path);
-  LS_REQUIRE(estimator);
+  LS_REQUIRE_OUT(out_path, estimator);
   int64_t step = -1;
   LS_RETURN_IF_ERROR(ls_estimator_whole_step(estimator, true, &step));
   return step < 0 ? ls_ok()
@@ -337,8 +335,7 @@ static ls_status add_names(const ls_saved_file *file, size_t count,
 ls_status ls_estimator_variable_names(const ls_estimator *estimator,
                                       char ***out_names, size_t *out_count) {
   LS_REQUIRE_OUT(out_names);
-  LS_REQUIRE_OUT(out_count);
-  LS_REQUIRE(estimator);
+  LS_REQUIRE_OUT(out_count, estimator);
   LS_OWN(ls_saved_file, file) = NULL;
   ls_saved_info info;
   LS_RETURN_IF_ERROR(open_newest(estimator, &file));
@@ -371,8 +368,7 @@ static ls_status estimator_read_value(const ls_saved_file *file,
 
 ls_status ls_estimator_variable_value(const ls_estimator *estimator,
                                       const char *name, ls_array **out_array) {
-  LS_REQUIRE_OUT(out_array);
-  LS_REQUIRE(estimator, name);
+  LS_REQUIRE_OUT(out_array, estimator, name);
   LS_OWN(ls_saved_file, file) = NULL;
   LS_RETURN_IF_ERROR(open_newest(estimator, &file));
   return estimator_read_value(file, name, out_array);
@@ -412,8 +408,7 @@ ls_model_library_estimators(const ls_model_library *library,
                             const ls_estimator_type *const **out_types,
                             size_t *out_count) {
   LS_REQUIRE_OUT(out_types);
-  LS_REQUIRE_OUT(out_count);
-  LS_REQUIRE(library);
+  LS_REQUIRE_OUT(out_count, library);
   if (library->handle == NULL)
     return ls_invalid_argument("the library of models is not open");
   const void *const *types = NULL;

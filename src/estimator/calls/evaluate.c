@@ -212,8 +212,7 @@ static ls_status evaluate_and_write(ls_estimator *self,
 ls_status ls_estimator_evaluate(ls_estimator *estimator,
                                 const ls_estimator_evaluation *evaluation,
                                 ls_nest *out_metrics) {
-  LS_REQUIRE_OUT(out_metrics);
-  LS_REQUIRE(estimator, evaluation);
+  LS_REQUIRE_OUT(out_metrics, estimator, evaluation);
   LS_RETURN_IF_ERROR(
       ls_hooks_check("hooks", evaluation->hooks, evaluation->num_hooks));
   LS_RETURN_IF_ERROR(ls_check_evaluation_name(evaluation->name));

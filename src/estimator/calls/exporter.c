@@ -61,8 +61,7 @@ static ls_status exporter_fill(ls_exporter *self,
 
 ls_status ls_exporter_create(const ls_exporter_options *options,
                              ls_exporter **out_exporter) {
-  LS_REQUIRE_OUT(out_exporter);
-  LS_REQUIRE(options);
+  LS_REQUIRE_OUT(out_exporter, options);
   LS_REQUIRE_ITEMS(options->assets, options->num_assets);
   LS_RETURN_IF_ERROR(exporter_check(options));
   LS_OWN_NEW_OR_RETURN(ls_current_allocator(), ls_exporter, self);
@@ -273,8 +272,7 @@ static ls_status export_to(ls_exporter *self, ls_estimator *estimator,
 
 ls_status ls_exporter_export(ls_exporter *exporter, ls_estimator *estimator,
                              const ls_exporter_call *call, char **out_path) {
-  LS_REQUIRE_OUT(out_path);
-  LS_REQUIRE(exporter, estimator, call);
+  LS_REQUIRE_OUT(out_path, exporter, estimator, call);
   LS_OWN(ls_text, folder) = {.allocator = ls_current_allocator()};
   ls_text_append_format(&folder, "%s/export/%s", estimator->model_dir,
                         exporter->name);

@@ -257,8 +257,7 @@ static ls_status export_model(ls_estimator *self,
 ls_status ls_estimator_export(ls_estimator *estimator,
                               const ls_estimator_exporting *exporting,
                               char **out_path) {
-  LS_REQUIRE_OUT(out_path);
-  LS_REQUIRE(estimator, exporting);
+  LS_REQUIRE_OUT(out_path, estimator, exporting);
   LS_REQUIRE_ITEMS(exporting->assets, exporting->num_assets);
   const ls_estimator_mode mode =
       exporting->mode != LS_MODE_NONE ? exporting->mode : LS_MODE_PREDICT;

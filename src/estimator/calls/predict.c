@@ -141,8 +141,7 @@ static void end_runs(ls_predictions *self, ls_status how) {
 ls_status ls_estimator_predict(ls_estimator *estimator,
                                const ls_estimator_prediction *prediction,
                                ls_predictions **out_predictions) {
-  LS_REQUIRE_OUT(out_predictions);
-  LS_REQUIRE(estimator, prediction);
+  LS_REQUIRE_OUT(out_predictions, estimator, prediction);
   LS_REQUIRE_EACH(prediction->keys, prediction->num_keys);
   LS_RETURN_IF_ERROR(
       ls_hooks_check("hooks", prediction->hooks, prediction->num_hooks));

@@ -369,8 +369,7 @@ ls_status ls_run_config_replace(const ls_run_config *config,
                                 const char *const *fields, size_t num_fields,
                                 const ls_run_config_options *values,
                                 ls_run_config **out_config) {
-  LS_REQUIRE_OUT(out_config);
-  LS_REQUIRE(config);
+  LS_REQUIRE_OUT(out_config, config);
   LS_REQUIRE_EACH(fields, num_fields);
   LS_REQUIRE(values);
   LS_OWN(ls_run_config, made) = NULL;

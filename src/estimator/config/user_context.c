@@ -41,8 +41,7 @@ static ls_status refuse_model(const ls_user_context *user, const char *noun) {
 
 ls_status ls_user_context_deployment(const ls_user_context *user,
                                      ls_input_deployment *out) {
-  LS_REQUIRE_OUT(out);
-  LS_REQUIRE(user);
+  LS_REQUIRE_OUT(out, user);
   LS_RETURN_IF_ERROR(refuse_model(user, "current_input_fn_deployment"));
   const ls_estimator_input *input = &user->plan->input;
   // If each core is fed separately, the input function is called for each core.
@@ -58,8 +57,7 @@ ls_status ls_user_context_deployment(const ls_user_context *user,
 
 ls_status ls_user_context_host(const ls_user_context *user,
                                ls_device_name *out_host) {
-  LS_REQUIRE_OUT(out_host);
-  LS_REQUIRE(user);
+  LS_REQUIRE_OUT(out_host, user);
   LS_RETURN_IF_ERROR(refuse_model(user, "current_host"));
   *out_host = user->host;
   return ls_ok();
@@ -67,8 +65,7 @@ ls_status ls_user_context_host(const ls_user_context *user,
 
 ls_status ls_user_context_assignment(const ls_user_context *user,
                                      ls_device_assignment **out_assignment) {
-  LS_REQUIRE_OUT(out_assignment);
-  LS_REQUIRE(user);
+  LS_REQUIRE_OUT(out_assignment, user);
   if (user->is_input)
     return ls_failed_precondition(
         "device_assignment must not be called from input_fn");
@@ -78,8 +75,7 @@ ls_status ls_user_context_assignment(const ls_user_context *user,
 
 ls_status ls_user_context_replicas_per_host(const ls_user_context *user,
                                             int64_t *out_count) {
-  LS_REQUIRE_OUT(out_count);
-  LS_REQUIRE(user);
+  LS_REQUIRE_OUT(out_count, user);
   if (ls_plan_is_model_parallel(user->plan))
     return ls_invalid_argument("num_of_replicas_per_host is not known where "
                                "replicas have several cores");
@@ -89,16 +85,14 @@ ls_status ls_user_context_replicas_per_host(const ls_user_context *user,
 
 ls_status ls_user_context_num_replicas(const ls_user_context *user,
                                        int64_t *out_count) {
-  LS_REQUIRE_OUT(out_count);
-  LS_REQUIRE(user);
+  LS_REQUIRE_OUT(out_count, user);
   *out_count = user->plan->system->num_replicas;
   return ls_ok();
 }
 
 ls_status ls_user_context_num_hosts(const ls_user_context *user,
                                     int64_t *out_count) {
-  LS_REQUIRE_OUT(out_count);
-  LS_REQUIRE(user);
+  LS_REQUIRE_OUT(out_count, user);
   *out_count = user->plan->system->num_hosts;
   return ls_ok();
 }
@@ -116,8 +110,7 @@ ls_status ls_user_context_device_for_replica(const ls_user_context *user,
                                              ls_device_name *out_host,
                                              int64_t *out_ordinal) {
   LS_REQUIRE_OUT(out_host);
-  LS_REQUIRE_OUT(out_ordinal);
-  LS_REQUIRE(user);
+  LS_REQUIRE_OUT(out_ordinal, user);
   LS_RETURN_IF_ERROR(check_replica(user, replica));
   *out_host = ls_plan_replica_host(user->plan, replica);
   *out_ordinal = user->plan->system->replicas[replica].ordinal;
@@ -126,8 +119,7 @@ ls_status ls_user_context_device_for_replica(const ls_user_context *user,
 
 ls_status ls_user_context_place_host(const ls_user_context *user, ls_opt host,
                                      ls_opt replica, ls_device_name *out_name) {
-  LS_REQUIRE_OUT(out_name);
-  LS_REQUIRE(user);
+  LS_REQUIRE_OUT(out_name, user);
   if (host.set && replica.set)
     return ls_failed_precondition(
         "the device of a host is requested by host %lld and by replica %lld",

@@ -335,8 +335,7 @@ static ls_status early_stopping_fill(early *self,
 
 ls_status ls_early_stopping_hook(const ls_early_stopping_options *options,
                                  ls_hook **out_hook) {
-  LS_REQUIRE_OUT(out_hook);
-  LS_REQUIRE(options);
+  LS_REQUIRE_OUT(out_hook, options);
   const bool is_chief = options->config == NULL ||
                         ls_run_config_values(options->config)->is_chief;
   LS_OWN(ls_hook, hook) = NULL;

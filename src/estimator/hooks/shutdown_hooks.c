@@ -213,8 +213,7 @@ static const ls_hook_type graceful_type = {.name = "graceful shutdown",
 
 ls_status ls_graceful_shutdown_hook(const ls_graceful_shutdown_options *options,
                                     ls_hook **out_hook) {
-  LS_REQUIRE_OUT(out_hook);
-  LS_REQUIRE(options, options->resolver);
+  LS_REQUIRE_OUT(out_hook, options, options->resolver);
   const ls_opt given = options->timeout_ms;
   if (given.set && (given.value < 1 || given.value > INT32_MAX))
     return ls_invalid_argument(
@@ -332,8 +331,7 @@ static const ls_hook_type preemption_type = {.name = "preemption",
 
 ls_status ls_preemption_hook(const ls_preemption_options *options,
                              ls_hook **out_hook) {
-  LS_REQUIRE_OUT(out_hook);
-  LS_REQUIRE(options, options->resolver);
+  LS_REQUIRE_OUT(out_hook, options, options->resolver);
   const ls_opt given = options->poll_seconds;
   if (given.set && (given.value < 1 || given.value > INT32_MAX))
     return ls_invalid_argument(

@@ -51,8 +51,7 @@ static ls_status loop_steps_make(ls_graph *graph, ls_variable *step,
 }
 
 ls_status ls_iterations_per_loop(ls_graph *graph, ls_variable **out_variable) {
-  LS_REQUIRE_OUT(out_variable);
-  LS_REQUIRE(graph);
+  LS_REQUIRE_OUT(out_variable, graph);
   ls_variable *step = NULL;
   ls_nest there[2] = {ls_none(), ls_none()};
   const size_t count =

@@ -58,8 +58,7 @@ static ls_status check_all(ls_graph *graph, ls_nest_builder *list) {
 }
 
 ls_status ls_tpu_sync_ops(ls_graph *graph, bool broadcast, ls_nest *out_ops) {
-  LS_REQUIRE_OUT(out_ops);
-  LS_REQUIRE(graph);
+  LS_REQUIRE_OUT(out_ops, graph);
   LS_OWN(ls_nest_builder, list) = {0};
   // Opens the scope without entering the current graph again, so that its
   // control scopes still apply.

@@ -101,8 +101,7 @@ static ls_status is_stable(const ls_iteration_count *self, double seconds,
 
 ls_status ls_iteration_count_get(ls_iteration_count *self, double seconds,
                                  int64_t *out_steps) {
-  LS_REQUIRE_OUT(out_steps);
-  LS_REQUIRE(self);
+  LS_REQUIRE_OUT(out_steps, self);
   bool stable = false;
   *out_steps = 1;
   if (!(seconds > 0))

@@ -100,8 +100,7 @@ static ls_status export_outputs_rebuild(const ls_export_output *output,
 
 ls_status ls_export_output_with(const ls_export_output *output, ls_nest tensors,
                                 ls_export_output *out_output) {
-  LS_REQUIRE_OUT(out_output);
-  LS_REQUIRE(output);
+  LS_REQUIRE_OUT(out_output, output);
   kind_names names = {0};
   LS_RETURN_IF_ERROR(names_of(output, &names));
   const size_t wanted = num_tensors(output), count = ls_nest_count(tensors);
@@ -216,8 +215,7 @@ ls_status ls_rewrite_model_for_inference(ls_estimator_mode mode,
                                          ls_nest inputs,
                                          const ls_replicate_options *options,
                                          ls_export_outputs *out_outputs) {
-  LS_REQUIRE_OUT(out_outputs);
-  LS_REQUIRE(model);
+  LS_REQUIRE_OUT(out_outputs, model);
   if (mode != LS_REWRITE_FOR_INFERENCE_MODE)
     return ls_invalid_argument(
         "mode %d in the rewrite for inference, which is of mode %d (predict)",

@@ -165,8 +165,7 @@ static ls_status make_plain(const ls_estimator_spec_options *from,
 
 ls_status ls_estimator_spec_as_plain(ls_estimator_spec *spec,
                                      ls_estimator_spec **out_plain) {
-  LS_REQUIRE_OUT(out_plain);
-  LS_REQUIRE(spec);
+  LS_REQUIRE_OUT(out_plain, spec);
   if (!spec->is_tpu) {
     *out_plain = ls_estimator_spec_retain(spec);
     return ls_ok();

@@ -159,15 +159,13 @@ static ls_status spec_make(const ls_estimator_spec_options *options,
 
 ls_status ls_estimator_spec_create(const ls_estimator_spec_options *options,
                                    ls_estimator_spec **out_spec) {
-  LS_REQUIRE_OUT(out_spec);
-  LS_REQUIRE(options);
+  LS_REQUIRE_OUT(out_spec, options);
   return spec_make(options, false, out_spec);
 }
 
 ls_status ls_tpu_estimator_spec_create(const ls_estimator_spec_options *options,
                                        ls_estimator_spec **out_spec) {
-  LS_REQUIRE_OUT(out_spec);
-  LS_REQUIRE(options);
+  LS_REQUIRE_OUT(out_spec, options);
   return spec_make(options, true, out_spec);
 }
 

@@ -81,8 +81,7 @@ struct ls_tfrecord_writer {
 
 ls_status ls_tfrecord_writer_open(const char *path,
                                   ls_tfrecord_writer **out_writer) {
-  LS_REQUIRE_OUT(out_writer);
-  LS_REQUIRE(path);
+  LS_REQUIRE_OUT(out_writer, path);
   ls_allocator *allocator = ls_current_allocator();
   LS_NEW_OR_RETURN(allocator, ls_tfrecord_writer, writer);
   writer->allocator = allocator;
@@ -200,8 +199,7 @@ ls_status ls_npy_parse(const void *data, size_t size, ls_array **out_array) {
 }
 
 ls_status ls_npy_print(const ls_array *array, ls_array **out_bytes) {
-  LS_REQUIRE_OUT(out_bytes);
-  LS_REQUIRE(array);
+  LS_REQUIRE_OUT(out_bytes, array);
   LS_OWN(ls_text, head) = {.allocator = ls_current_allocator()};
   LS_RETURN_IF_ERROR(
       ls_npy_print_header(ls_array_dtype(array), ls_array_shape(array), &head));

@@ -87,8 +87,7 @@ static ls_status read_parts(ls_variable *container, ls_array **out_array) {
 }
 
 ls_status ls_variable_value(ls_variable *variable, ls_array **out_array) {
-  LS_REQUIRE_OUT(out_array);
-  LS_REQUIRE(variable);
+  LS_REQUIRE_OUT(out_array, variable);
   variable = ls_variable_meant(variable);
   if (variable->graph != NULL)
     return ls_unimplemented(

@@ -33,8 +33,7 @@ static ls_status set_parts(ls_infeed_queue *queue,
 ls_status
 ls_partitioned_infeed_create(const ls_partitioned_infeed_options *options,
                              ls_infeed_queue **out_queue) {
-  LS_REQUIRE_OUT(out_queue);
-  LS_REQUIRE(options);
+  LS_REQUIRE_OUT(out_queue, options);
   if (options->assignment == NULL)
     return ls_invalid_argument(
         "a partitioned infeed queue needs a device assignment");

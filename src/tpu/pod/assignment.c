@@ -85,8 +85,7 @@ ls_status ls_device_assignment_make(ls_topology *topology, int32_t num_replicas,
 ls_status ls_device_assignment_create(ls_topology *topology,
                                       const ls_array *cores,
                                       ls_device_assignment **out_assignment) {
-  LS_REQUIRE_OUT(out_assignment);
-  LS_REQUIRE(topology, cores);
+  LS_REQUIRE_OUT(out_assignment, topology, cores);
   const ls_dtype dtype = ls_array_dtype(cores);
   const ls_shape shape = ls_array_shape(cores);
   if (!ls_coordinates_fit(cores))
@@ -136,8 +135,7 @@ int32_t ls_device_assignment_num_cores_per_replica(
 ls_status ls_device_assignment_place(const ls_device_assignment *assignment,
                                      int32_t replica, int32_t core,
                                      ls_coordinate *out_place) {
-  LS_REQUIRE_OUT(out_place);
-  LS_REQUIRE(assignment);
+  LS_REQUIRE_OUT(out_place, assignment);
   if (replica < 0 || replica >= assignment->num_replicas || core < 0 ||
       core >= assignment->cores_per_replica)
     return ls_invalid_argument("there is no replica %d logical core %d in an "
@@ -186,8 +184,7 @@ ls_status
 ls_device_assignment_replicas_on(const ls_device_assignment *assignment,
                                  int32_t task, int32_t core, int32_t *replicas,
                                  size_t capacity, size_t *out_count) {
-  LS_REQUIRE_OUT(out_count);
-  LS_REQUIRE(assignment);
+  LS_REQUIRE_OUT(out_count, assignment);
   LS_REQUIRE_ITEMS(replicas, capacity);
   const bool has_core = core >= 0 && core < assignment->cores_per_replica;
   for (int32_t r = 0; has_core && r < assignment->num_replicas; ++r) {

@@ -303,8 +303,7 @@ ls_status
 ls_device_assignment_build(ls_topology *topology,
                            const ls_device_assignment_options *options,
                            ls_device_assignment **out_assignment) {
-  LS_REQUIRE_OUT(out_assignment);
-  LS_REQUIRE(topology);
+  LS_REQUIRE_OUT(out_assignment, topology);
   const ls_device_assignment_options none = {0};
   if (options == NULL) options = &none;
   if ((unsigned)options->order > LS_DEVICE_ORDER_MESH)

@@ -367,8 +367,7 @@ ls_status ls_core_queue_take(ls_core_queue *queue, uint64_t generation,
 }
 
 ls_status ls_outfeed_take(const char *device, ls_nest *out_tuple) {
-  LS_REQUIRE_OUT(out_tuple);
-  LS_REQUIRE(device);
+  LS_REQUIRE_OUT(out_tuple, device);
   place at = {0};
   LS_RETURN_IF_ERROR(hand_over_find(device, true, &at));
   LS_OWN(ls_core, core) = at.queue->core;

@@ -282,8 +282,7 @@ static void pod_note_asked(ls_pod *pod, int32_t host) {
 
 ls_status ls_pod_ask_health(ls_pod *pod, int32_t host, int64_t timeout_nanos,
                             ls_pod_health *out_health) {
-  LS_REQUIRE_OUT(out_health);
-  LS_REQUIRE(pod);
+  LS_REQUIRE_OUT(out_health, pod);
   *out_health = LS_POD_HEALTHY;
   LS_RETURN_IF_ERROR(check_host(pod, host));
   if (timeout_nanos < 1)

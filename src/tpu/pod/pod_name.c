@@ -220,8 +220,7 @@ static void print_facts(ls_text *out, const ls_pod *pod) {
 }
 
 ls_status ls_pod_print(const ls_pod *pod, char **out_text) {
-  LS_REQUIRE_OUT(out_text);
-  LS_REQUIRE(pod);
+  LS_REQUIRE_OUT(out_text, pod);
   ls_text text = {.allocator = pod->allocator};
   print_facts(&text, pod);
   for (int32_t z = 0; z < pod->mesh[2]; ++z)

@@ -284,8 +284,7 @@ size_t ls_topology_missing(const ls_topology *topology, ls_coordinate *places,
 
 ls_status ls_topology_place_of(const ls_topology *topology, int32_t task,
                                int32_t device, ls_coordinate *out_place) {
-  LS_REQUIRE_OUT(out_place);
-  LS_REQUIRE(topology);
+  LS_REQUIRE_OUT(out_place, topology);
   if (task < 0 || task >= topology->num_tasks || device < 0 ||
       device >= topology->per_task)
     return ls_invalid_argument(
@@ -321,16 +320,14 @@ static ls_status topology_look_up(const ls_topology *topology,
 
 ls_status ls_topology_task_at(const ls_topology *topology, ls_coordinate place,
                               int32_t *out_task) {
-  LS_REQUIRE_OUT(out_task);
-  LS_REQUIRE(topology);
+  LS_REQUIRE_OUT(out_task, topology);
   int32_t ordinal = 0;
   return topology_look_up(topology, place, out_task, &ordinal);
 }
 
 ls_status ls_topology_ordinal_at(const ls_topology *topology,
                                  ls_coordinate place, int32_t *out_ordinal) {
-  LS_REQUIRE_OUT(out_ordinal);
-  LS_REQUIRE(topology);
+  LS_REQUIRE_OUT(out_ordinal, topology);
   int32_t task = 0;
   return topology_look_up(topology, place, &task, out_ordinal);
 }
@@ -355,14 +352,12 @@ static ls_status name_at(const ls_topology *topology, ls_coordinate place,
 ls_status ls_topology_device_at(const ls_topology *topology,
                                 ls_coordinate place, const char *job,
                                 ls_device_name *out_name) {
-  LS_REQUIRE_OUT(out_name);
-  LS_REQUIRE(topology);
+  LS_REQUIRE_OUT(out_name, topology);
   return name_at(topology, place, job, false, out_name);
 }
 
 ls_status ls_topology_host_at(const ls_topology *topology, ls_coordinate place,
                               const char *job, ls_device_name *out_name) {
-  LS_REQUIRE_OUT(out_name);
-  LS_REQUIRE(topology);
+  LS_REQUIRE_OUT(out_name, topology);
   return name_at(topology, place, job, true, out_name);
 }

@@ -210,8 +210,7 @@ static ls_status shard(ls_callback fn, void *user, ls_nest inputs,
 
 ls_status ls_shard(ls_callback fn, void *user, ls_nest inputs,
                    const ls_shard_options *options, ls_nest *outputs) {
-  LS_REQUIRE_OUT(outputs);
-  LS_REQUIRE(fn);
+  LS_REQUIRE_OUT(outputs, fn);
   return shard(fn, user, inputs, options, NULL, outputs);
 }
 
@@ -220,8 +219,7 @@ ls_status ls_split_compile_and_shard(ls_callback fn, void *user, ls_nest inputs,
                                      ls_tensor *compile_status,
                                      ls_nest *outputs) {
   LS_REQUIRE_OUT(compile_status);
-  LS_REQUIRE_OUT(outputs);
-  LS_REQUIRE(fn);
+  LS_REQUIRE_OUT(outputs, fn);
   return shard(fn, user, inputs, options, compile_status, outputs);
 }
 
@@ -229,8 +227,7 @@ ls_status ls_batch_parallel(ls_callback fn, void *user, ls_nest inputs,
                             int64_t num_shards,
                             const ls_replicate_options *options,
                             ls_nest *outputs) {
-  LS_REQUIRE_OUT(outputs);
-  LS_REQUIRE(fn);
+  LS_REQUIRE_OUT(outputs, fn);
   return shard(fn, user, inputs,
                &(ls_shard_options){.num_shards = LS_SOME(num_shards),
                                    .replicate = options},
@@ -239,8 +236,7 @@ ls_status ls_batch_parallel(ls_callback fn, void *user, ls_nest inputs,
 
 ls_status ls_rewrite(ls_callback fn, void *user, ls_nest inputs,
                      const ls_replicate_options *options, ls_nest *outputs) {
-  LS_REQUIRE_OUT(outputs);
-  LS_REQUIRE(fn);
+  LS_REQUIRE_OUT(outputs, fn);
   LS_RETURN_IF_ERROR(ls_nest_status(inputs));
   if (inputs.kind != LS_KIND_NONE && inputs.kind != LS_KIND_LIST &&
       inputs.kind != LS_KIND_TUPLE)
@@ -338,8 +334,7 @@ static ls_nest inference_call(ls_nest args, void *user) {
 ls_status ls_rewrite_for_inference(ls_callback fn, void *user, ls_nest inputs,
                                    const ls_replicate_options *options,
                                    ls_nest *outputs) {
-  LS_REQUIRE_OUT(outputs);
-  LS_REQUIRE(fn);
+  LS_REQUIRE_OUT(outputs, fn);
   ls_allocator *allocator = ls_current_allocator();
   inference self = {.flow = {&serving}, .fn = fn, .user = user};
   LS_OWN_FIELD(allocator, self.reads);

@@ -476,8 +476,7 @@ static ls_status replicate(ls_system_id *system, const char *const *devices,
 
 ls_status ls_replicate(ls_callback fn, void *user, ls_nest inputs,
                        const ls_replicate_options *options, ls_nest *outputs) {
-  LS_REQUIRE_OUT(outputs);
-  LS_REQUIRE(fn);
+  LS_REQUIRE_OUT(outputs, fn);
   return replicate(NULL, NULL, fn, user, inputs, options, NULL, outputs);
 }
 
@@ -494,8 +493,7 @@ ls_status ls_split_compile_and_replicate(ls_callback fn, void *user,
                                          ls_tensor *compile_status,
                                          ls_nest *outputs) {
   LS_REQUIRE_OUT(compile_status);
-  LS_REQUIRE_OUT(outputs);
-  LS_REQUIRE(fn);
+  LS_REQUIRE_OUT(outputs, fn);
   return replicate(NULL, NULL, fn, user, inputs, options, compile_status,
                    outputs);
 }

@@ -202,8 +202,7 @@ ls_status ls_tpu_context_check_write(const ls_tpu_context *self,
 }
 
 ls_status ls_tpu_variable_handle(ls_variable *variable, ls_op *out_op) {
-  LS_REQUIRE_OUT(out_op);
-  LS_REQUIRE(variable);
+  LS_REQUIRE_OUT(out_op, variable);
   ls_tpu_context *context = ls_tpu_context_current();
   if (variable->num_components == 0 || !variable->rules->replicates)
     return ls_invalid_argument(

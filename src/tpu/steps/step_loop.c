@@ -343,14 +343,12 @@ static ls_status training_build(const ls_training_loop *loop, bool is_counted,
 
 ls_status ls_training_while(const ls_training_loop *loop, ls_nest inputs,
                             ls_nest *outputs) {
-  LS_REQUIRE_OUT(outputs);
-  LS_REQUIRE(loop, loop->condition, loop->body);
+  LS_REQUIRE_OUT(outputs, loop, loop->condition, loop->body);
   return training_build(loop, false, 0, inputs, outputs);
 }
 
 ls_status ls_training_repeat(int64_t times, const ls_training_loop *loop,
                              ls_nest inputs, ls_nest *outputs) {
-  LS_REQUIRE_OUT(outputs);
-  LS_REQUIRE(loop, loop->body);
+  LS_REQUIRE_OUT(outputs, loop, loop->body);
   return training_build(loop, true, times, inputs, outputs);
 }

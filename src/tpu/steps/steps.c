@@ -257,8 +257,7 @@ static ls_status steps_build(ls_steps_build *build) {
 
 ls_status ls_strategy_run_steps(ls_strategy *strategy, const ls_steps *options,
                                 ls_step_context **out) {
-  LS_REQUIRE_OUT(out);
-  LS_REQUIRE(strategy, options, options->fn);
+  LS_REQUIRE_OUT(out, strategy, options, options->fn);
   LS_REQUIRE(options->iterator);
   ls_steps_build build = {.strategy = strategy,
                           .options = options,

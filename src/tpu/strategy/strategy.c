@@ -285,8 +285,7 @@ int32_t ls_tpu_strategy_local_replica_id(const ls_strategy *strategy,
 ls_status ls_tpu_strategy_update_config(const ls_strategy *strategy,
                                         const ls_session_config *config,
                                         ls_session_config *out_config) {
-  LS_REQUIRE_OUT(out_config);
-  LS_REQUIRE(strategy);
+  LS_REQUIRE_OUT(out_config, strategy);
   const ls_tpu_strategy *self = ls_tpu_strategy_of(strategy);
   if (self == NULL)
     return ls_invalid_argument("%s is no TPU strategy: it has no cluster",
@@ -328,8 +327,7 @@ const ls_tpu_metadata *ls_tpu_strategy_metadata(const ls_strategy *strategy) {
 
 ls_status ls_tpu_strategy_device(const ls_strategy *strategy, int32_t replica,
                                  int32_t core, ls_device_name *out_name) {
-  LS_REQUIRE_OUT(out_name);
-  LS_REQUIRE(strategy);
+  LS_REQUIRE_OUT(out_name, strategy);
   const ls_tpu_strategy *self = ls_tpu_strategy_of(strategy);
   if (self == NULL)
     return ls_invalid_argument("%s is no TPU strategy: it has no logical cores",

@@ -168,8 +168,7 @@ static ls_status fill_spec(const ls_tpu_resolver *resolver, ls_arena *arena,
 
 ls_status ls_tpu_resolver_cluster_spec(const ls_tpu_resolver *resolver,
                                        ls_cluster_spec **out_spec) {
-  LS_REQUIRE_OUT(out_spec);
-  LS_REQUIRE(resolver);
+  LS_REQUIRE_OUT(out_spec, resolver);
   ls_cluster_spec spec = {0};
   LS_OWN(ls_arena, arena) = {.allocator = resolver->arena.allocator};
   LS_RETURN_IF_ERROR(fill_spec(resolver, &arena, &spec));
@@ -205,8 +204,7 @@ static ls_status find_master(const ls_cluster_spec *spec, const char *type,
 ls_status ls_tpu_resolver_master(const ls_tpu_resolver *resolver,
                                  const char *task_type, ls_opt task_id,
                                  ls_master *out_master) {
-  LS_REQUIRE_OUT(out_master);
-  LS_REQUIRE(resolver);
+  LS_REQUIRE_OUT(out_master, resolver);
   if (resolver->kind == LS_TPU_LOCAL) return ls_ok();
   if (resolver->kind == LS_TPU_VIRTUAL)
     return set_master("", resolver->name, out_master);
@@ -219,8 +217,7 @@ ls_status ls_tpu_resolver_master(const ls_tpu_resolver *resolver,
 
 ls_status ls_tpu_placement_job(const char *master, const ls_cluster_spec *spec,
                                const char **out_job) {
-  LS_REQUIRE_OUT(out_job);
-  LS_REQUIRE(master);
+  LS_REQUIRE_OUT(out_job, master);
   if (master[0] == '\0' || strcmp(master, "local") == 0) return ls_ok();
   *out_job = "tpu_worker";
   if (spec == NULL) return ls_ok();

@@ -227,8 +227,7 @@ static ls_status ask_devices(const ls_tpu_resolver *resolver,
 
 ls_status ls_tpu_resolver_num_accelerators(const ls_tpu_resolver *resolver,
                                            int32_t *out_tpus) {
-  LS_REQUIRE_OUT(out_tpus);
-  LS_REQUIRE(resolver);
+  LS_REQUIRE_OUT(out_tpus, resolver);
   ls_master master;
   ls_tpu_devices devices;
   LS_OWN(ls_arena, arena) = {.allocator = resolver->arena.allocator};
@@ -287,8 +286,7 @@ static ls_status query(const ls_tpu_resolver *resolver, bool want_topology,
 ls_status ls_tpu_metadata_query(const ls_tpu_resolver *resolver,
                                 bool want_topology,
                                 ls_tpu_metadata **out_metadata) {
-  LS_REQUIRE_OUT(out_metadata);
-  LS_REQUIRE(resolver);
+  LS_REQUIRE_OUT(out_metadata, resolver);
   ls_allocator *allocator = resolver->arena.allocator;
   LS_NEW_OR_RETURN(allocator, metadata, made);
   ls_arena_init(&made->arena, allocator);

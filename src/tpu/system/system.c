@@ -246,8 +246,7 @@ ls_status ls_tpu_open_pod(const ls_tpu_resolver *resolver, ls_pod **out_pod) {
 }
 
 ls_status ls_tpu_pod(const ls_tpu_resolver *resolver, ls_pod **out_pod) {
-  LS_REQUIRE_OUT(out_pod);
-  LS_REQUIRE(resolver);
+  LS_REQUIRE_OUT(out_pod, resolver);
   if (!ls_tpu_is_pod(resolver))
     return ls_unimplemented(
         "a pod of TPU '%s': only local and virtual systems are in this process",
@@ -422,8 +421,7 @@ static ls_status system_list_devices(const ls_runtime *runtime,
 ls_status ls_runtime_devices(ls_runtime *runtime, ls_device_name **out_devices,
                              size_t *out_count) {
   LS_REQUIRE_OUT(out_devices);
-  LS_REQUIRE_OUT(out_count);
-  LS_REQUIRE(runtime);
+  LS_REQUIRE_OUT(out_count, runtime);
   return LS_RUNTIME_LOCKED(
       runtime, system_list_devices(runtime, out_devices, out_count));
 }

@@ -412,8 +412,7 @@ static ls_status begin_check(checking *c, const char *run_folder,
 
 ls_status ls_chain_check(const char *run_folder, const ls_chain_report *report,
                          ls_chain_result *out_result) {
-  LS_REQUIRE_OUT(out_result);
-  LS_REQUIRE(run_folder);
+  LS_REQUIRE_OUT(out_result, run_folder);
   LS_OWN(checking, c) = {0};
   LS_RETURN_IF_ERROR(begin_check(&c, run_folder, report, out_result));
   LS_RETURN_IF_ERROR(check_config(&c));
@@ -425,8 +424,7 @@ ls_status ls_chain_check_data(const char *run_folder, const ls_dataset *train,
                               const ls_dataset *test,
                               const ls_chain_report *report,
                               ls_chain_result *out_result) {
-  LS_REQUIRE_OUT(out_result);
-  LS_REQUIRE(run_folder, train);
+  LS_REQUIRE_OUT(out_result, run_folder, train);
   LS_OWN(checking, c) = {0};
   LS_RETURN_IF_ERROR(begin_check(&c, run_folder, NULL, out_result));
   c.report = report;

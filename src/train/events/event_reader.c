@@ -186,8 +186,7 @@ static ls_status arrange(numbers *self) {
 
 ls_status ls_events_read(const char *folder, const char *tag,
                          ls_event_numbers **out_numbers) {
-  LS_REQUIRE_OUT(out_numbers);
-  LS_REQUIRE(folder);
+  LS_REQUIRE_OUT(out_numbers, folder);
   ls_runtime *runtime = ls_runtime_current();
   ls_allocator *allocator = ls_current_allocator();
   LS_NEW_OR_RETURN(allocator, numbers, self);

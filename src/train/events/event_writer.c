@@ -125,8 +125,7 @@ static ls_status event_writer_check(const ls_event_writer_options *options) {
 
 ls_status ls_event_writer_open(const ls_event_writer_options *options,
                                ls_event_writer **out_writer) {
-  LS_REQUIRE_OUT(out_writer);
-  LS_REQUIRE(options, options->folder);
+  LS_REQUIRE_OUT(out_writer, options, options->folder);
   LS_RETURN_IF_ERROR(event_writer_check(options));
   const ls_opt seconds = options->flush_seconds;
   ls_runtime *runtime = ls_runtime_current();
@@ -248,8 +247,7 @@ ls_status ls_event_writer_tensor(ls_event_writer *writer, const char *tag,
 ls_status ls_event_writer_summary(ls_event_writer *writer, const char *tag,
                                   int64_t step, int64_t first, ls_bytes summary,
                                   size_t *out_count) {
-  LS_REQUIRE_OUT(out_count);
-  LS_REQUIRE(writer, tag);
+  LS_REQUIRE_OUT(out_count, writer, tag);
   LS_REQUIRE_ITEMS(summary.data, summary.size);
   ls_mutex_lock(&writer->lock);
   *out_count = ls_events_add_summary(

@@ -130,8 +130,7 @@ static ls_status open_events(file_writer *self,
 
 ls_status ls_file_writer_create(const ls_file_writer_options *options,
                                 ls_summary_writer **out_writer) {
-  LS_REQUIRE_OUT(out_writer);
-  LS_REQUIRE(options, options->folder);
+  LS_REQUIRE_OUT(out_writer, options, options->folder);
   ls_runtime *runtime = ls_runtime_current();
   if (runtime == NULL) return ls_out_of_memory();
   ls_allocator *allocator = ls_runtime_allocator(runtime);
@@ -192,8 +191,7 @@ static ls_status file_writer_list_of(const ls_graph *graph,
 ls_status ls_file_writers_of(const ls_graph *graph, ls_nest *out_initializers,
                              ls_nest *out_flushers) {
   LS_REQUIRE_OUT(out_initializers);
-  LS_REQUIRE_OUT(out_flushers);
-  LS_REQUIRE(graph);
+  LS_REQUIRE_OUT(out_flushers, graph);
   LS_OWN(ls_nest, initializers) = ls_none();
   LS_RETURN_IF_ERROR(file_writer_list_of(
       graph, LS_COLLECTION_SUMMARY_WRITER_INIT, &initializers));

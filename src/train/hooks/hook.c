@@ -56,8 +56,7 @@ ls_status ls_hook_make(const ls_hook_type *type, const void *initial,
 }
 
 ls_status ls_hook_create(const ls_hook_options *options, ls_hook **out_hook) {
-  LS_REQUIRE_OUT(out_hook);
-  LS_REQUIRE(options);
+  LS_REQUIRE_OUT(out_hook, options);
   static const ls_hook_type nothing;
   const char *name = options->name != NULL ? options->name : "hook";
   ls_hook *hook = NULL;
@@ -123,8 +122,7 @@ ls_nest ls_run_context_args(const ls_run_context *context) {
 ls_status ls_run_context_examples(const ls_run_context *context,
                                   int64_t *examples, size_t capacity,
                                   size_t *out_count) {
-  LS_REQUIRE_OUT(out_count);
-  LS_REQUIRE(context);
+  LS_REQUIRE_OUT(out_count, context);
   const ls_called_step *called = &context->called;
   return called->examples != NULL
              ? called->examples(called->user, examples, capacity, out_count)
@@ -133,8 +131,7 @@ ls_status ls_run_context_examples(const ls_run_context *context,
 
 ls_status ls_run_context_number(const ls_run_context *context, const char *name,
                                 double *out_number) {
-  LS_REQUIRE_OUT(out_number);
-  LS_REQUIRE(context, name);
+  LS_REQUIRE_OUT(out_number, context, name);
   return ls_named_result_number(&(ls_named_result){.name = name}, context,
                                 out_number);
 }
@@ -219,8 +216,7 @@ static ls_status run_context_step(const ls_run_context *context, ls_tensor step,
 
 ls_status ls_run_context_steps(const ls_run_context *context,
                                int64_t *out_steps) {
-  LS_REQUIRE_OUT(out_steps);
-  LS_REQUIRE(context);
+  LS_REQUIRE_OUT(out_steps, context);
   *out_steps = context->steps;
   if (context->session == NULL) return ls_ok();
   if (!context->has_step)
@@ -286,8 +282,7 @@ ls_status ls_global_step_create(ls_graph *graph, ls_variable **out_step) {
 }
 
 ls_status ls_global_step_get(ls_graph *graph, ls_variable **out_step) {
-  LS_REQUIRE_OUT(out_step);
-  LS_REQUIRE(graph);
+  LS_REQUIRE_OUT(out_step, graph);
   const size_t count =
       find_steps(ls_graph_whole(graph), LS_COLLECTION_GLOBAL_STEP, out_step);
   if (count == 1 && *out_step != NULL) return ls_ok();

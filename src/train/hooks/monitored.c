@@ -195,8 +195,7 @@ static void monitored_destroy(ls_monitored_session *self) {
 
 ls_status ls_monitored_session_create(const ls_monitored_options *options,
                                       ls_monitored_session **out_session) {
-  LS_REQUIRE_OUT(out_session);
-  LS_REQUIRE(options, options->graph);
+  LS_REQUIRE_OUT(out_session, options, options->graph);
   LS_REQUIRE_EACH_FIELD(options->states, options->num_states, name);
   LS_RETURN_IF_ERROR(
       ls_hooks_check("hooks", options->hooks, options->num_hooks));
@@ -346,8 +345,7 @@ static void log_loss(const ls_monitored_session *self, ls_status status) {
 ls_status ls_monitored_session_run(ls_monitored_session *session,
                                    ls_nest fetches, const ls_feed *feeds,
                                    size_t num_feeds, ls_nest *results) {
-  LS_REQUIRE_OUT(results);
-  LS_REQUIRE(session);
+  LS_REQUIRE_OUT(results, session);
   LS_REQUIRE_ITEMS(feeds, num_feeds);
   if (ls_monitored_session_should_stop(session))
     return ls_failed_precondition("a run of a monitored session after a stop "

@@ -85,8 +85,7 @@ static const ls_hook_type summary_type = {.name = "summary saver",
 
 ls_status ls_summary_hook(const ls_summary_hook_options *options,
                           ls_hook **out_hook) {
-  LS_REQUIRE_OUT(out_hook);
-  LS_REQUIRE(options);
+  LS_REQUIRE_OUT(out_hook, options);
   LS_REQUIRE_ITEMS(options->ops, options->num_ops);
   summaries self = {.options = *options};
   if (!options->every_steps.set && !options->every_seconds.set)
@@ -167,8 +166,7 @@ static const ls_hook_type feed_type = {.name = "feeder",
                                        .before_run = feed_before_run};
 
 ls_status ls_feed_hook(ls_feed_function feed, void *user, ls_hook **out_hook) {
-  LS_REQUIRE_OUT(out_hook);
-  LS_REQUIRE(feed);
+  LS_REQUIRE_OUT(out_hook, feed);
   return ls_hook_make(&feed_type, &(feeder){.feed = feed, .user = user},
                       out_hook);
 }
@@ -231,8 +229,7 @@ static const ls_hook_type profile_type = {.name = "profiler",
 
 ls_status ls_profiler_hook(const char *folder, ls_opt every_steps,
                            ls_opt every_seconds, ls_hook **out_hook) {
-  LS_REQUIRE_OUT(out_hook);
-  LS_REQUIRE(folder);
+  LS_REQUIRE_OUT(out_hook, folder);
   profiler self = {.trace = NULL};
   if (!every_steps.set && !every_seconds.set)
     return ls_invalid_argument("a hook that traces runs into '%s': set an "

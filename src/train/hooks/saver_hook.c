@@ -257,8 +257,7 @@ static ls_status saver_fill(saver *self, const ls_saver_hook_options *options) {
 
 ls_status ls_saver_hook(const ls_saver_hook_options *options,
                         ls_hook **out_hook) {
-  LS_REQUIRE_OUT(out_hook);
-  LS_REQUIRE(options, options->folder);
+  LS_REQUIRE_OUT(out_hook, options, options->folder);
   LS_REQUIRE_ITEMS(options->listeners, options->num_listeners);
   LS_REQUIRE_ITEMS(options->variables, options->num_variables);
   LS_REQUIRE_ITEMS(options->states, options->num_states);

@@ -78,8 +78,7 @@ ls_status ls_nan_hook(ls_tensor loss, ls_flag fails, ls_hook **out_hook) {
 
 ls_status ls_nan_hook_named(const char *name, ls_flag fails,
                             ls_hook **out_hook) {
-  LS_REQUIRE_OUT(out_hook);
-  LS_REQUIRE(name);
+  LS_REQUIRE_OUT(out_hook, name);
   nan_guard self = {.fails = fails != LS_FLAG_OFF};
   LS_RETURN_IF_ERROR(ls_keep_text(ls_current_allocator(), name, &self.name));
   self.result.name = self.name;
@@ -256,8 +255,7 @@ static const ls_hook_type log_type = {.name = "logger",
                                       .destroy = log_destroy};
 
 ls_status ls_log_hook(const ls_log_hook_options *options, ls_hook **out_hook) {
-  LS_REQUIRE_OUT(out_hook);
-  LS_REQUIRE(options);
+  LS_REQUIRE_OUT(out_hook, options);
   LS_REQUIRE_EACH(options->names, options->num_values);
   const bool is_timed = options->every_steps.set || options->every_seconds.set;
   if (!is_timed && !options->at_end)
