@@ -258,16 +258,15 @@ ls_status ls_batch_copy_lists(batch_dataset *self) {
   if (options->num_padded_shapes != leaves)
     return ls_invalid_argument("%zu padded shapes for %zu leaves",
                                options->num_padded_shapes, leaves);
-  self->padded_shapes = ls_new_array(self->base.allocator, ls_shape, leaves);
-  if (self->padded_shapes == NULL) return ls_out_of_memory();
+  LS_SET_ARRAY_OR_RETURN(self->base.allocator, ls_shape, self->padded_shapes,
+                         leaves);
   memcpy(self->padded_shapes, options->padded_shapes,
          leaves * sizeof(ls_shape));
   options->padded_shapes = self->padded_shapes;
   for (size_t i = 0; i < leaves; ++i)
     LS_RETURN_IF_ERROR(check_padding(self, i));
   if (options->padding == NULL) return ls_ok();
-  self->padding = ls_new_array(self->base.allocator, double, leaves);
-  if (self->padding == NULL) return ls_out_of_memory();
+  LS_SET_ARRAY_OR_RETURN(self->base.allocator, double, self->padding, leaves);
   memcpy(self->padding, options->padding, leaves * sizeof(double));
   options->padding = self->padding;
   return ls_ok();

@@ -129,9 +129,8 @@ static ls_status fill_iterator(ls_iterator *self,
   LS_RETURN_IF_ERROR(ls_mutex_init(&self->calls_lock));
   LS_RETURN_IF_ERROR(ls_work_init(&self->work, self->dataset, options));
   LS_RETURN_IF_ERROR(choose_prefetch(self, options->prefetch));
-  self->stats =
-      ls_new_array(self->work.allocator, ls_stage_stats, self->work.num_stages);
-  if (self->stats == NULL) return ls_out_of_memory();
+  LS_SET_ARRAY_OR_RETURN(self->work.allocator, ls_stage_stats, self->stats,
+                         self->work.num_stages);
   if (!self->dataset->indexed)
     LS_RETURN_IF_ERROR(ls_stage_open(self->dataset, &self->work, &self->stage));
   LS_RETURN_IF_ERROR(

@@ -90,8 +90,8 @@ static bool is_plain(const ls_leaf_spec *leaf) {
 static ls_status measure_rows(ls_dataset *self) {
   ls_release(self->allocator, self->row_sizes);
   self->rows = false;
-  self->row_sizes = ls_new_array(self->allocator, size_t, self->num_leaves);
-  if (self->row_sizes == NULL) return ls_out_of_memory();
+  LS_SET_ARRAY_OR_RETURN(self->allocator, size_t, self->row_sizes,
+                         self->num_leaves);
   for (size_t i = 0; i < self->num_leaves; ++i) {
     const ls_type *type = &self->leaves[i].type;
     if (!is_plain(&self->leaves[i])) return ls_ok();

@@ -8,9 +8,8 @@ static ls_status open_inputs(ls_stage *self) {
   const ls_dataset *dataset = self->dataset;
   if (self->kind->keeps_inputs_closed || dataset->num_inputs == 0)
     return ls_ok();
-  self->inputs =
-      ls_new_array(self->work->allocator, ls_stage *, dataset->num_inputs);
-  LS_RETURN_IF_NO_MEMORY(self->inputs);
+  LS_SET_ARRAY_OR_RETURN(self->work->allocator, ls_stage *, self->inputs,
+                         dataset->num_inputs);
   for (size_t i = 0; i < dataset->num_inputs; ++i) {
     LS_RETURN_IF_ERROR(
         ls_stage_open(dataset->inputs[i], self->work, &self->inputs[i]));

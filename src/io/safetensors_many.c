@@ -132,16 +132,14 @@ static ls_status plan_pieces(job *j, ls_workers *workers, bool sums) {
   const size_t threads =
       workers == NULL ? 1 : (size_t)ls_workers_count(workers);
   j->piece = piece_for(j, threads);
-  j->first = ls_new_array(allocator, int64_t, j->count + 1);
-  LS_RETURN_IF_NO_MEMORY(j->first);
+  LS_SET_ARRAY_OR_RETURN(allocator, int64_t, j->first, j->count + 1);
   for (size_t i = 0; i < j->count; ++i) {
     j->first[i + 1] = j->first[i] + (int64_t)pieces_of(j, &j->wishes[i]);
     elsewhere |= j->wishes[i].data == NULL;
   }
   j->failed = j->first[j->count];
   if (sums) {
-    j->crcs = ls_new_array(allocator, uint32_t, (size_t)j->failed + 1);
-    LS_RETURN_IF_NO_MEMORY(j->crcs);
+    LS_SET_ARRAY_OR_RETURN(allocator, uint32_t, j->crcs, (size_t)j->failed + 1);
   }
   if (elsewhere) {
     j->scratch = ls_allocate(allocator, threads * j->piece);

@@ -184,8 +184,7 @@ ls_status ls_safetensors_create(ls_runtime *runtime, const char *path,
                                   .num_entries = num_entries};
   size_t size = 0;
   ls_text_init(&self->header, allocator);
-  self->crcs = ls_new_array(allocator, uint32_t, num_entries + 1);
-  LS_RETURN_IF_NO_MEMORY(self->crcs);
+  LS_SET_ARRAY_OR_RETURN(allocator, uint32_t, self->crcs, num_entries + 1);
   LS_RETURN_IF_ERROR(ls_safetensors_lay_out(&self->header, entries, num_entries,
                                             notes, num_notes, true, &size));
   LS_RETURN_IF_ERROR(files->create(files->user, path, false, &self->file));

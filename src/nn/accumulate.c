@@ -63,8 +63,7 @@ static ls_status accumulate_first_part(accumulation *all) {
   LS_RETURN_IF_ERROR(loss_of_part(all, ls_scalar_i64(LS_DTYPE_I64, 0), &loss));
   LS_RETURN_IF_ERROR(ls_reads_find(allocator, loss, &all->variables, &count));
   if (count == 0) return ls_optimizer_nothing_to_train(loss);
-  all->sums = ls_new_array(allocator, ls_nest, count + 1);
-  if (all->sums == NULL) return ls_out_of_memory();
+  LS_SET_ARRAY_OR_RETURN(allocator, ls_nest, all->sums, count + 1);
   all->sums[0] = ls_leaf(loss);
   LS_RETURN_IF_ERROR(ls_optimizer_gradients(
       all->optimizer, loss, all->variables, count, all->sums + 1));

@@ -282,8 +282,8 @@ static ls_status compile(ls_plan *plan, const ls_lower_request *all,
                          ls_arena *memory) {
   ls_program_parts parts;
   LS_RETURN_IF_ERROR(find_parts(all, memory, &parts));
-  plan->parts = ls_new_array(plan->allocator, ls_compiled *, parts.count);
-  if (plan->parts == NULL) return ls_out_of_memory();
+  LS_SET_ARRAY_OR_RETURN(plan->allocator, ls_compiled *, plan->parts,
+                         parts.count);
   plan->num_parts = parts.count;
   uint32_t first = 0;  // First output of the part.
   for (uint32_t number = 0; number < parts.count; ++number) {

@@ -114,10 +114,8 @@ static void touch(ls_compiled *compiled, const ls_variable *variable,
 
 static ls_status list_touches(ls_compiled *compiled) {
   const ls_program *program = compiled->program;
-  compiled->touches =
-      ls_new_array(compiled->allocator, ls_touch,
-                   program->num_uses + program->num_expects + 1);
-  if (compiled->touches == NULL) return ls_out_of_memory();
+  LS_SET_ARRAY_OR_RETURN(compiled->allocator, ls_touch, compiled->touches,
+                         program->num_uses + program->num_expects + 1);
   for (size_t i = 0; i < program->num_uses; ++i) {
     const ls_use *use = &program->uses[i];
     const ls_variable *variable = (ls_variable *)use->variable;

@@ -108,8 +108,7 @@ static ls_status signature_fill(ls_signature *s, ls_nest args,
     if (is_object(leaves[i].kind)) ls_object_retain(leaves[i].as.ref);
     slots += s->keys[i].slots;
   }
-  s->types = ls_new_array(s->allocator, ls_type, slots);
-  if (s->types == NULL) return ls_out_of_memory();
+  LS_SET_ARRAY_OR_RETURN(s->allocator, ls_type, s->types, slots);
   for (size_t i = 0; i < s->num_leaves; ++i)
     LS_RETURN_IF_ERROR(add_types(s, leaves[i]));
   s->structure = ls_nest_map(args, to_none, NULL);

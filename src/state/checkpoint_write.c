@@ -245,8 +245,7 @@ static ls_status checkpoint_write_prepare(writing *w, const char *folder) {
   ls_checkpoint_path(&w->notes_path, folder, step, "json");
   LS_RETURN_IF_ERROR(ls_text_status(&w->values_path));
   LS_RETURN_IF_ERROR(ls_text_status(&w->notes_path));
-  w->crcs = ls_new_array(allocator, uint32_t, count);
-  if (w->crcs == NULL) return ls_out_of_memory();
+  LS_SET_ARRAY_OR_RETURN(allocator, uint32_t, w->crcs, count);
   if (ranks == 1 || count == 0) return ls_ok();
   w->all = ls_new_array(allocator, uint32_t, ranks * count);
   return w->all == NULL ? ls_out_of_memory() : ls_ok();

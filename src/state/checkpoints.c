@@ -474,8 +474,8 @@ static ls_status copy_metrics(ls_checkpoints *self,
                               const ls_checkpoint_metric *metrics,
                               size_t count) {
   ls_checkpoint_content *content = &self->content;
-  content->metrics = ls_new_array(self->allocator, ls_checkpoint_metric, count);
-  if (content->metrics == NULL) return ls_out_of_memory();
+  LS_SET_ARRAY_OR_RETURN(self->allocator, ls_checkpoint_metric,
+                         content->metrics, count);
   for (size_t i = 0; i < count; ++i) {
     const char *given = metrics[i].name;
     char *name = ls_copy_text(self->allocator, given, strlen(given));

@@ -169,9 +169,8 @@ static void feeder_end(ls_feeder *self, bool fails, ls_feeder_result *out_fed) {
 static ls_status find_queues(ls_feeder *self) {
   const ls_feeder_options *o = &self->options;
   const int32_t replicas = ls_strategy_num_replicas(o->strategy);
-  self->queues =
-      ls_new_array(self->allocator, ls_core_queue *, (size_t)replicas);
-  if (self->queues == NULL) return ls_out_of_memory();
+  LS_SET_ARRAY_OR_RETURN(self->allocator, ls_core_queue *, self->queues,
+                         (size_t)replicas);
   for (int32_t r = 0; r < replicas; ++r) {
     ls_core *core = NULL;
     LS_RETURN_IF_ERROR(ls_strategy_core(o->strategy, r, &core));

@@ -92,9 +92,8 @@ static ls_status evaluate_fill(ls_evaluator *evaluator, ls_dataset *dataset) {
   const ls_model *model = evaluator->model;
   LS_RETURN_IF_ERROR(ls_train_check_data(model->type, dataset));
   if (has_pixels(model->type)) {
-    evaluator->overlaps = ls_new_array(evaluator->allocator, double,
-                                       2 * (size_t)model->type->num_classes);
-    LS_RETURN_IF_NO_MEMORY(evaluator->overlaps);
+    LS_SET_ARRAY_OR_RETURN(evaluator->allocator, double, evaluator->overlaps,
+                           2 * (size_t)model->type->num_classes);
   }
   const int64_t batch = evaluation_labels / labels_of(model->type);
   evaluator->batches =

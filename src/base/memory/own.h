@@ -75,6 +75,12 @@
 #define LS_NEW_ARRAY_OR_RETURN(allocator, Type, name, count)                   \
   Type *name = ls_new_array(allocator, Type, count);                           \
   LS_RETURN_IF_NO_MEMORY(name)
+// Sets `place`, such as a field, to `count` zeroed items.
+#define LS_SET_ARRAY_OR_RETURN(allocator, Type, place, count)                  \
+  do {                                                                         \
+    (place) = ls_new_array(allocator, Type, count);                            \
+    LS_RETURN_IF_NO_MEMORY(place);                                             \
+  } while (0)
 
 // Declares an owner `name` of one zeroed Type, which needs an LS_OWNED_...
 // line.

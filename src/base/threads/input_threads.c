@@ -84,8 +84,7 @@ ls_status ls_input_threads_create(ls_allocator *allocator,
   self->allocator = allocator;
   self->runtime = runtime;
   self->count = count;
-  self->threads = ls_new_array(allocator, ls_worker, (size_t)count);
-  LS_RETURN_IF_NO_MEMORY(self->threads);
+  LS_SET_ARRAY_OR_RETURN(allocator, ls_worker, self->threads, (size_t)count);
   LS_RETURN_IF_ERROR(ls_mutex_init(&self->lock));
   LS_RETURN_IF_ERROR(ls_condition_init(&self->work));
   return ls_hand_over(&self, out_threads);

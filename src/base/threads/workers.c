@@ -303,8 +303,8 @@ static ls_status init_pool(ls_workers *pool) {
   LS_RETURN_IF_ERROR(ls_mutex_init(&pool->turn));
   LS_RETURN_IF_ERROR(ls_mutex_init(&pool->lock));
   LS_RETURN_IF_ERROR(ls_condition_init(&pool->work));
-  pool->threads = ls_new_array(pool->allocator, worker, (size_t)pool->count);
-  if (pool->threads == NULL) return ls_out_of_memory();
+  LS_SET_ARRAY_OR_RETURN(pool->allocator, worker, pool->threads,
+                         (size_t)pool->count);
   for (int i = 0; i < pool->count; ++i) {
     pool->threads[i].pool = pool;
     pool->threads[i].index = i;

@@ -156,9 +156,8 @@ static ls_status read_index(ls_cache_file *self, const header *head) {
   const size_t size = (size_t)(head->count + 1) * sizeof(int64_t);
   uint32_t crc = 0;
   self->count = head->count;
-  self->offsets =
-      ls_new_array(self->allocator, int64_t, (size_t)head->count + 1);
-  if (self->offsets == NULL) return ls_out_of_memory();
+  LS_SET_ARRAY_OR_RETURN(self->allocator, int64_t, self->offsets,
+                         (size_t)head->count + 1);
   LS_RETURN_IF_ERROR(
       ls_file_read(self->file, head->index, self->offsets, size));
   LS_RETURN_IF_ERROR(

@@ -234,9 +234,8 @@ static ls_status open_mapped(ls_stage *stage) {
       work->threads == NULL ? 0 : ls_input_threads_count(work->threads);
   self->capacity = threads * 2 < MOST_SLOTS ? threads * 2 : MOST_SLOTS;
   ls_anchors_init(&self->anchors, self->stage.inputs[0], ANCHOR_DISTANCE);
-  self->slots = ls_new_array(work->allocator, map_slot,
-                             (size_t)self->capacity + (self->capacity == 0));
-  if (self->slots == NULL) return ls_out_of_memory();
+  LS_SET_ARRAY_OR_RETURN(work->allocator, map_slot, self->slots,
+                         (size_t)self->capacity + (self->capacity == 0));
   LS_RETURN_IF_ERROR(ls_mutex_init(&self->lock));
   LS_RETURN_IF_ERROR(ls_condition_init(&self->made));
   for (int64_t i = 0; i == 0 || i < self->capacity; ++i) {

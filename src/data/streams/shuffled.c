@@ -310,9 +310,8 @@ static ls_status prefetched_open(ls_stage *stage) {
   self->capacity = stage->dataset->prefetch;
   if (is_last || work->threads == NULL || self->capacity == 0) return ls_ok();
   stage->inputs[0]->outer = NULL;  // Another thread spends its time.
-  self->ids =
-      ls_new_array(work->allocator, int64_t, (size_t)self->capacity + 2);
-  if (self->ids == NULL) return ls_out_of_memory();
+  LS_SET_ARRAY_OR_RETURN(work->allocator, int64_t, self->ids,
+                         (size_t)self->capacity + 2);
   LS_RETURN_IF_ERROR(
       ls_ahead_create(&(ls_ahead_options){.make = prefetched_make,
                                           .user = self,

@@ -433,8 +433,8 @@ static ls_status make_group(const char *const *devices, size_t count,
   group->communicator = workers > 1 ? communicator : NULL;
   group->size = size;
   group->limit = limit;
-  group->devices.names = ls_new_array(allocator, ls_device_name, count);
-  LS_RETURN_IF_NO_MEMORY(group->devices.names);
+  LS_SET_ARRAY_OR_RETURN(allocator, ls_device_name, group->devices.names,
+                         count);
   LS_RETURN_IF_ERROR(ls_mutex_init(&group->lock));
   LS_RETURN_IF_ERROR(name_devices(group, devices, count));
   return ls_hand_over(&group, out_group);

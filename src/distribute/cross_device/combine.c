@@ -216,8 +216,7 @@ static ls_status combine_add_term(terms *t, ls_nest component, bool wide) {
 static ls_status fill_terms(terms *t, ls_reduce_op op,
                             const ls_components *parts, bool accumulates) {
   const size_t count = parts->devices.count;
-  t->items = ls_new_array(t->allocator, ls_tensor, count);
-  if (t->items == NULL) return ls_out_of_memory();
+  LS_SET_ARRAY_OR_RETURN(t->allocator, ls_tensor, t->items, count);
   t->simple = true;
   for (size_t i = 0; i < count; ++i)
     t->simple = t->simple && parts->items[i].kind != LS_KIND_NONE &&

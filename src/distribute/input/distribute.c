@@ -42,8 +42,7 @@ static void keep_own(ls_distributed_dataset *data) {
 // Sets the device of each replica's value, for all hosts.
 static ls_status set_places(ls_distributed_dataset *data, bool to_hosts) {
   const size_t count = data->num_replicas;
-  data->places = ls_new_array(data->allocator, const char *, count);
-  if (data->places == NULL) return ls_out_of_memory();
+  LS_SET_ARRAY_OR_RETURN(data->allocator, const char *, data->places, count);
   if (ls_strategy_devices(data->strategy) == NULL) return ls_ok();
   for (size_t r = 0; r < count; ++r) {
     const char *device = ls_strategy_device(data->strategy, (int32_t)r);

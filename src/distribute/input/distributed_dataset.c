@@ -44,8 +44,8 @@ static ls_status init_callable(ls_input_callable *callable) {
   LS_RETURN_IF_ERROR(ls_nest_status(callable->element));
   if (callable->next == NULL)
     return ls_invalid_argument("the function of an input callable is NULL");
-  callable->leaves = ls_new_array(callable->allocator, ls_leaf_spec, count);
-  LS_RETURN_IF_NO_MEMORY(callable->leaves);
+  LS_SET_ARRAY_OR_RETURN(callable->allocator, ls_leaf_spec, callable->leaves,
+                         count);
   return ls_take_nest(ls_nest_map(callable->element, list_leaf, callable),
                       &callable->structure);
 }

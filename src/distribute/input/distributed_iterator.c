@@ -128,9 +128,8 @@ static ls_opt choose_ahead(const ls_distributed_dataset *data,
 
 static ls_status open_sources(ls_distributed_iterator *self) {
   const ls_distributed_dataset *data = self->data;
-  self->sources =
-      ls_new_array(self->allocator, ls_iterator *, data->num_pipelines);
-  if (self->sources == NULL) return ls_out_of_memory();
+  LS_SET_ARRAY_OR_RETURN(self->allocator, ls_iterator *, self->sources,
+                         data->num_pipelines);
   for (size_t i = 0; i < data->num_pipelines; ++i)
     if (data->pipelines[i].dataset != NULL)
       LS_RETURN_IF_ERROR(ls_iterator_create(

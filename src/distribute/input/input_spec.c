@@ -86,8 +86,8 @@ ls_status ls_input_check_rows(const ls_element_spec *spec) {
 
 ls_status ls_input_set_spec(ls_distributed_dataset *data,
                             const ls_element_spec *spec) {
-  data->leaves = ls_new_array(data->allocator, ls_leaf_spec, spec->count);
-  if (data->leaves == NULL) return ls_out_of_memory();
+  LS_SET_ARRAY_OR_RETURN(data->allocator, ls_leaf_spec, data->leaves,
+                         spec->count);
   for (size_t i = 0; i < spec->count; ++i)
     data->leaves[i] = spec->leaves[i];
   data->structure = ls_nest_retain(spec->structure);
@@ -103,8 +103,7 @@ ls_status ls_input_leaves(const ls_distributed_iterator *self, ls_nest element,
   if (ls_nest_num_leaves(element) != count)
     return ls_internal("iterator '%s' got an element of %zu leaves, not %zu",
                        self->name, ls_nest_num_leaves(element), count);
-  *out_leaves = ls_new_array(self->allocator, ls_nest, count + 1);
-  if (*out_leaves == NULL) return ls_out_of_memory();
+  LS_SET_ARRAY_OR_RETURN(self->allocator, ls_nest, *out_leaves, count + 1);
   ls_nest_flatten(element, *out_leaves, count);
   return ls_ok();
 }

@@ -120,8 +120,8 @@ static const ls_dataset_class list_class = {.name = "prefetch_to_devices",
 
 static ls_status set_devices(device_dataset *self, const char *const *devices,
                              size_t count) {
-  self->devices = ls_new_array(self->base.allocator, ls_device_name, count);
-  if (self->devices == NULL) return ls_out_of_memory();
+  LS_SET_ARRAY_OR_RETURN(self->base.allocator, ls_device_name, self->devices,
+                         count);
   for (size_t i = 0; i < count; ++i)
     LS_RETURN_IF_ERROR(
         ls_device_canonical(devices[i], NULL, &self->devices[i]));

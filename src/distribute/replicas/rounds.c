@@ -146,9 +146,8 @@ ls_status ls_rounds_run(ls_rounds *rounds) {
   ls_graph *eager = ls_eager_graph(runtime);
   if (eager == NULL) return ls_out_of_memory();
   rounds->count = (size_t)rounds->strategy->num_replicas;
-  rounds->tasks =
-      ls_new_array(rounds->strategy->allocator, ls_replica_task, rounds->count);
-  if (rounds->tasks == NULL) return ls_out_of_memory();
+  LS_SET_ARRAY_OR_RETURN(rounds->strategy->allocator, ls_replica_task,
+                         rounds->tasks, rounds->count);
   ls_sharing_init(&rounds->sharing, rounds->strategy);
   LS_RETURN_IF_ERROR(ls_replicas_take(rounds->strategy, &rounds->replicas));
   const uint64_t outside = ls_eager_begin_replicas(eager);

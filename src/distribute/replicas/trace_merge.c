@@ -85,8 +85,8 @@ static ls_status note_values(merging *m, size_t replica, size_t *out_count) {
 static ls_status find_values(merging *m) {
   size_t count = 0;
   LS_RETURN_IF_ERROR(note_values(m, 0, &m->num_args));
-  m->refs = ls_new_array(allocator_of(m), uint64_t, m->replicas * m->num_args);
-  if (m->refs == NULL) return ls_out_of_memory();
+  LS_SET_ARRAY_OR_RETURN(allocator_of(m), uint64_t, m->refs,
+                         m->replicas * m->num_args);
   for (size_t r = 0; r < m->replicas; ++r) {
     LS_RETURN_IF_ERROR(note_values(m, r, &count));
     if (count != m->num_args)

@@ -149,8 +149,8 @@ static void order_by_replica(ls_components *parts) {
 static ls_status fill_components(ls_components *parts, ls_nest value) {
   const size_t count = is_whole(value) ? 1 : ls_count_components(value);
   LS_RETURN_IF_ERROR(destinations_make_room(&parts->devices, count));
-  parts->items = ls_new_array(parts->devices.allocator, ls_nest, count);
-  LS_RETURN_IF_NO_MEMORY(parts->items);
+  LS_SET_ARRAY_OR_RETURN(parts->devices.allocator, ls_nest, parts->items,
+                         count);
   for (size_t i = 0; i < count; ++i) {
     parts->items[i] = is_whole(value) ? value : ls_component_of(value, i);
     LS_RETURN_IF_ERROR(device_of_component(value, i, &parts->devices.names[i]));

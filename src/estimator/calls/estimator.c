@@ -134,9 +134,8 @@ static ls_status set_lists(ls_estimator *self, const ls_estimator_options *o) {
   self->has_params = o->params.kind == LS_KIND_DICT;
   self->params = ls_params_copy(o->params);
   LS_RETURN_IF_ERROR(ls_nest_status(self->params));
-  self->batch_axis =
-      ls_new_array(ls_current_allocator(), int64_t, o->num_batch_axes + 1);
-  if (self->batch_axis == NULL) return ls_out_of_memory();
+  LS_SET_ARRAY_OR_RETURN(ls_current_allocator(), int64_t, self->batch_axis,
+                         o->num_batch_axes + 1);
   for (size_t i = 0; i < o->num_batch_axes; ++i)
     self->batch_axis[self->num_batch_axes++] = o->batch_axis[i];
   return ls_ok();

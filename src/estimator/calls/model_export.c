@@ -75,9 +75,8 @@ static ls_status make_signatures(side *s, const ls_export_output *outputs,
                                  size_t count) {
   if (count == 0)
     return ls_invalid_argument("the model's spec has no export outputs");
-  s->signatures =
-      ls_new_array(ls_current_allocator(), ls_serving_signature, count);
-  if (s->signatures == NULL) return ls_out_of_memory();
+  LS_SET_ARRAY_OR_RETURN(ls_current_allocator(), ls_serving_signature,
+                         s->signatures, count);
   for (size_t i = 0; i < count; ++i)
     s->signatures[i] = (ls_serving_signature){.output = outputs[i],
                                               .inputs = s->receiver.inputs};

@@ -155,9 +155,8 @@ static ls_status assign_cores(ls_plan_system *self, ls_opt cores) {
             .shape_rank = LS_MESH_RANK,
             .num_replicas = {true, self->num_replicas}},
         &self->assignment));
-  self->replicas = ls_new_array(self->allocator, ls_replica_core,
-                                (size_t)self->num_replicas);
-  if (self->replicas == NULL) return ls_out_of_memory();
+  LS_SET_ARRAY_OR_RETURN(self->allocator, ls_replica_core, self->replicas,
+                         (size_t)self->num_replicas);
   for (int64_t r = 0; r < self->num_replicas; ++r)
     LS_RETURN_IF_ERROR(find_core(self, r, &self->replicas[r]));
   return ls_ok();

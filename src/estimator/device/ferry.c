@@ -255,9 +255,8 @@ static ls_status note_feeder(ls_ferries *self, const ls_plan *plan,
 
 static ls_status find_ferries(ls_ferries *self, const ls_plan *plan) {
   // Each other rank has at most a ferry of each kind.
-  self->ferries =
-      ls_new_array(self->allocator, ferry, 4 * (size_t)self->ranks->ranks);
-  LS_RETURN_IF_NO_MEMORY(self->ferries);
+  LS_SET_ARRAY_OR_RETURN(self->allocator, ferry, self->ferries,
+                         4 * (size_t)self->ranks->ranks);
   for (int64_t r = 0; r < plan->system->num_replicas; ++r) {
     const int32_t on = ls_plan_replica_rank(plan, r);
     LS_RETURN_IF_ERROR(note_feeder(self, plan, r));

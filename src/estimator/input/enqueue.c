@@ -250,8 +250,7 @@ static ls_status read_replica(ls_enqueue *self, size_t replica, reading *r,
 static ls_status read_each(ls_enqueue *self, reading *r) {
   const bool takes_each = enqueue_way_of(self)->takes_each;
   const size_t count = (size_t)self->num_replicas;
-  self->read.givers = ls_new_array(self->allocator, ls_op, count);
-  LS_RETURN_IF_NO_MEMORY(self->read.givers);
+  LS_SET_ARRAY_OR_RETURN(self->allocator, ls_op, self->read.givers, count);
   // Takes the ops off the iterator's count, so that the iterator does not warn
   // of many ops.
   if (takes_each) self->source.iterator->num_ops -= (int)count;

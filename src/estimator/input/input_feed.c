@@ -136,8 +136,8 @@ static ls_status make_all(making *m) {
   m->ends_differ = m->num_enqueues > 1 && m->options->any_batch &&
                    m->plan->input.way != LS_FEED_CORES &&
                    m->plan->mode != LS_MODE_PREDICT;
-  m->enqueues = ls_new_array(m->allocator, ls_enqueue, m->num_enqueues);
-  LS_RETURN_IF_NO_MEMORY(m->enqueues);
+  LS_SET_ARRAY_OR_RETURN(m->allocator, ls_enqueue, m->enqueues,
+                         m->num_enqueues);
   for (size_t i = 0; i < m->num_enqueues; ++i)
     LS_RETURN_IF_ERROR(make_enqueue(m, i));
   LS_RETURN_IF_ERROR(check_alike(m));

@@ -144,9 +144,8 @@ ls_status ls_recorder_note(ls_recorder *self, const ls_feed_element *fed) {
   LS_RETURN_IF_ERROR(ls_nest_status(all));
   LS_OWN_MEMORY(self->allocator, ls_shape, parts) = NULL;
   if (self->dims.kind != LS_KIND_NONE) {
-    parts =
-        ls_new_array(self->allocator, ls_shape, ls_nest_num_leaves(all) + 1);
-    LS_RETURN_IF_NO_MEMORY(parts);
+    LS_SET_ARRAY_OR_RETURN(self->allocator, ls_shape, parts,
+                           ls_nest_num_leaves(all) + 1);
     LS_RETURN_IF_ERROR(cut_fed(self, fed, parts));
   }
   LS_RETURN_IF_ERROR(

@@ -36,8 +36,7 @@ ls_status ls_iteration_count_create(ls_opt capacity, ls_iteration_count **out) {
   self->allocator = allocator;
   self->last = 1;
   self->capacity = capacity.set ? (size_t)capacity.value : CAPACITY;
-  self->ring = ls_new_array(allocator, sample, self->capacity);
-  LS_RETURN_IF_NO_MEMORY(self->ring);
+  LS_SET_ARRAY_OR_RETURN(allocator, sample, self->ring, self->capacity);
   *out = ls_give(&self);
   return ls_ok();
 }

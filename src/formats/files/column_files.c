@@ -176,8 +176,7 @@ static void drop_columns(column_list *list) {
 LS_OWNED_STRUCT(column_list, drop_columns)
 
 static ls_status add_columns(column_list *list, size_t count) {
-  list->items = ls_new_array(list->allocator, column, count);
-  LS_RETURN_IF_NO_MEMORY(list->items);
+  LS_SET_ARRAY_OR_RETURN(list->allocator, column, list->items, count);
   list->count = count;
   return ls_ok();
 }

@@ -67,8 +67,7 @@ static ls_status split_row(const csv_decoder *self, char *row, size_t size,
   LS_OWN_MEMORY(allocator, char, copy) = ls_copy_text(allocator, row, size);
   LS_RETURN_IF_NO_MEMORY(copy);
   ls_csv_split(copy, size, self->delimiter, NULL, 0, &room);
-  *out_fields = ls_new_array(allocator, ls_csv_field, room);
-  if (*out_fields == NULL) return ls_out_of_memory();
+  LS_SET_ARRAY_OR_RETURN(allocator, ls_csv_field, *out_fields, room);
   ls_csv_split(row, size, self->delimiter, *out_fields, room, out_count);
   return ls_ok();
 }

@@ -223,8 +223,7 @@ static ls_status read_example(const char *file, ls_bytes bytes, ls_nest *out) {
       .allocator = ls_current_allocator(), .place = &place, .bytes = bytes};
   LS_RETURN_IF_ERROR(
       ls_example_visit(&place, bytes.data, bytes.size, count_feature, &self));
-  self.keys = ls_new_array(self.allocator, char *, self.room + 1);
-  LS_RETURN_IF_NO_MEMORY(self.keys);
+  LS_SET_ARRAY_OR_RETURN(self.allocator, char *, self.keys, self.room + 1);
   LS_RETURN_IF_ERROR(
       ls_nests_init(&self.values, self.allocator, self.room + 1));
   LS_RETURN_IF_ERROR(

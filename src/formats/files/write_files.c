@@ -108,8 +108,7 @@ static ls_status add_floats(ls_tfrecord_writer *writer, const char *key,
   const float *values = ls_array_data(array);
   LS_OWN_MEMORY(writer->allocator, float, made) = NULL;
   if (ls_array_dtype(array) != LS_DTYPE_F32) {
-    made = ls_new_array(writer->allocator, float, count);
-    if (made == NULL) return ls_out_of_memory();
+    LS_SET_ARRAY_OR_RETURN(writer->allocator, float, made, count);
     for (size_t i = 0; i < count; ++i)
       made[i] = (float)ls_array_f64(array, (int64_t)i);
     values = made;
@@ -123,8 +122,7 @@ static ls_status add_integers(ls_tfrecord_writer *writer, const char *key,
   const int64_t *values = ls_array_data(array);
   LS_OWN_MEMORY(writer->allocator, int64_t, made) = NULL;
   if (ls_array_dtype(array) != LS_DTYPE_I64) {
-    made = ls_new_array(writer->allocator, int64_t, count);
-    if (made == NULL) return ls_out_of_memory();
+    LS_SET_ARRAY_OR_RETURN(writer->allocator, int64_t, made, count);
     for (size_t i = 0; i < count; ++i)
       made[i] = ls_array_i64(array, (int64_t)i);
     values = made;

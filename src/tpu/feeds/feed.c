@@ -81,12 +81,11 @@ static ls_status set_device(ls_feed_state *feed, const char *device) {
 static ls_status set_types(ls_feed_state *feed,
                            const ls_feed_options *options) {
   feed->count = options->count;
-  feed->types = ls_new_array(feed->allocator, ls_type, options->count);
-  if (feed->types == NULL) return ls_out_of_memory();
+  LS_SET_ARRAY_OR_RETURN(feed->allocator, ls_type, feed->types, options->count);
   memcpy(feed->types, options->types, options->count * sizeof(*options->types));
   if (options->parts == NULL) return ls_ok();
-  feed->parts = ls_new_array(feed->allocator, ls_shape, options->count);
-  if (feed->parts == NULL) return ls_out_of_memory();
+  LS_SET_ARRAY_OR_RETURN(feed->allocator, ls_shape, feed->parts,
+                         options->count);
   memcpy(feed->parts, options->parts, options->count * sizeof(*options->parts));
   feed->num_cores =
       ls_device_assignment_num_cores_per_replica(options->assignment);

@@ -63,9 +63,8 @@ ls_status ls_infeed_attempt_begin(ls_infeed_attempt *self,
   *self = (ls_infeed_attempt){.queue = queue};
   if (queue != NULL) {
     self->before = *queue;
-    self->elements =
-        ls_new_array(queue->allocator, ls_infeed_element, queue->count);
-    if (self->elements == NULL) return ls_out_of_memory();
+    LS_SET_ARRAY_OR_RETURN(queue->allocator, ls_infeed_element, self->elements,
+                           queue->count);
     memcpy(self->elements, queue->elements,
            queue->count * sizeof(*self->elements));
     ls_nest_retain(queue->dequeued);

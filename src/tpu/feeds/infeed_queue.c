@@ -148,8 +148,8 @@ ls_status ls_infeed_queue_shard_type(const ls_infeed_queue *queue, size_t i,
 // ---- Change ----------------------------------------------------------------
 static ls_status infeed_queue_begin(const ls_infeed_queue *queue,
                                     ls_infeed_element **out_copy) {
-  *out_copy = ls_new_array(queue->allocator, ls_infeed_element, queue->count);
-  if (*out_copy == NULL) return ls_out_of_memory();
+  LS_SET_ARRAY_OR_RETURN(queue->allocator, ls_infeed_element, *out_copy,
+                         queue->count);
   memcpy(*out_copy, queue->elements, queue->count * sizeof(**out_copy));
   return ls_ok();
 }

@@ -18,8 +18,8 @@ static ls_status set_parts(ls_infeed_queue *queue,
     return ls_invalid_argument(
         "queue '%s' has %zu elements, and partition dims for %zu", queue->name,
         queue->count, options->num_parts);
-  queue->parts = ls_new_array(queue->allocator, ls_shape, queue->count);
-  if (queue->parts == NULL) return ls_out_of_memory();
+  LS_SET_ARRAY_OR_RETURN(queue->allocator, ls_shape, queue->parts,
+                         queue->count);
   for (size_t i = 0; i < queue->count; ++i) {
     queue->parts[i] =
         options->parts == NULL ? LS_SHAPE_UNKNOWN : options->parts[i];

@@ -87,9 +87,8 @@ static ls_status make_ring(ls_runtime *runtime, const int32_t sizes[3],
     if (sizes[k] > 1 && sizes[k] % 2 != 0) odd = k;
     if (sizes[k] == 1) flat = k;
   }
-  *out_chips =
-      ls_new_array(ls_runtime_allocator(runtime), ls_coordinate, count);
-  if (*out_chips == NULL) return ls_out_of_memory();
+  LS_SET_ARRAY_OR_RETURN(ls_runtime_allocator(runtime), ls_coordinate,
+                         *out_chips, count);
   writer out = {.next = *out_chips, .axis = {0, 1, 2}};
   if (wide <= 1) {
     put_plain(&out, sizes);  // A mesh with one wide axis is a line.

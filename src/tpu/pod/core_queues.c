@@ -71,8 +71,7 @@ static ls_status core_queues_make_queue(ls_core *core, bool is_outfeed,
   // Two spare tuples beyond the queue's depth: one at the producer and one at
   // the consumer.
   queue->most_spares = depth + 2;
-  queue->spares = ls_new_array(allocator, ls_nest, queue->most_spares);
-  LS_RETURN_IF_NO_MEMORY(queue->spares);
+  LS_SET_ARRAY_OR_RETURN(allocator, ls_nest, queue->spares, queue->most_spares);
   return ls_hand_over(&queue, out_queue);
 }
 

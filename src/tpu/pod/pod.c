@@ -238,8 +238,7 @@ static ls_status make_topology(ls_pod *pod) {
                              .per_task = pod->cores_per_host,
                              .system = pod->id};
   memcpy(parts.mesh, pod->mesh, sizeof(parts.mesh));
-  parts.places = ls_new_array(pod->allocator, ls_coordinate, count);
-  if (parts.places == NULL) return ls_out_of_memory();
+  LS_SET_ARRAY_OR_RETURN(pod->allocator, ls_coordinate, parts.places, count);
   for (size_t i = 0; i < count; ++i)
     memcpy(parts.places[i].at, pod->cores[i].at, sizeof(parts.places[i].at));
   return ls_topology_make(pod->allocator, &parts, &pod->topology);

@@ -97,8 +97,8 @@ static ls_status outside_mesh(const ls_topology *topology,
 }
 
 static ls_status set_owners(ls_topology *topology, size_t mesh_size) {
-  topology->owners = ls_new_array(topology->allocator, int32_t, mesh_size);
-  if (topology->owners == NULL) return ls_out_of_memory();
+  LS_SET_ARRAY_OR_RETURN(topology->allocator, int32_t, topology->owners,
+                         mesh_size);
   for (size_t i = 0; i < mesh_size; ++i)
     topology->owners[i] = -1;
   for (size_t i = 0; i < ls_topology_num_places(topology); ++i) {

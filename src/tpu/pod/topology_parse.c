@@ -133,8 +133,7 @@ static ls_status topology_parse_make(const proto *in, const void *bytes,
                              .hardware_size = in->hardware.size};
   memcpy(parts.mesh, in->mesh.items, sizeof(parts.mesh));
   const size_t count = in->coordinates.count / LS_MESH_RANK;
-  parts.places = ls_new_array(in->allocator, ls_coordinate, count);
-  if (parts.places == NULL) return ls_out_of_memory();
+  LS_SET_ARRAY_OR_RETURN(in->allocator, ls_coordinate, parts.places, count);
   if (count > 0)
     memcpy(parts.places, in->coordinates.items, count * sizeof(*parts.places));
   return ls_topology_make(in->allocator, &parts, out_topology);

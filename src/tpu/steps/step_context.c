@@ -310,8 +310,7 @@ ls_status ls_step_context_give(ls_step_context *context, const ls_nest *values,
     return ls_nest_give(ls_nest_dict("", NULL, NULL, 0), &context->outputs);
   LS_OWN(ls_step_parts, parts) = {.allocator = allocator};
   LS_OWN_ARRAY_OR_RETURN(allocator, ls_nest, sorted, count);
-  parts.sizes = ls_new_array(allocator, size_t, count / replicas);
-  LS_RETURN_IF_NO_MEMORY(parts.sizes);
+  LS_SET_ARRAY_OR_RETURN(allocator, size_t, parts.sizes, count / replicas);
   sort_values(context, values, count / replicas, replicas, &parts, sorted);
   return ls_step_parts_give(&parts, sorted, context);
 }

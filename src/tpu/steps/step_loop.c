@@ -95,8 +95,7 @@ static ls_status build_condition(const building *b, ls_nest values,
                                  ls_tensor *out_goes_on) {
   ls_step step = {.elements = ls_none()};
   LS_OWN_FIELD(b->allocator, step.state);
-  step.state = ls_new_array(b->allocator, ls_tensor, b->num_state + 1);
-  LS_RETURN_IF_NO_MEMORY(step.state);
+  LS_SET_ARRAY_OR_RETURN(b->allocator, ls_tensor, step.state, b->num_state + 1);
   read_values(b, values, &step);
   LS_RETURN_IF_ERROR(find_goes_on(b, &step, out_goes_on));
   return b->queue != NULL ? find_ready(b, *out_goes_on, out_goes_on) : ls_ok();
@@ -186,8 +185,7 @@ static ls_status build_body(const building *b, ls_nest values,
   ls_step step = {.num_state = b->num_state};
   LS_OWN_FIELD(b->allocator, step.state);
   LS_OWN_FIELD(b->allocator, step.ops);
-  step.state = ls_new_array(b->allocator, ls_tensor, b->num_state + 1);
-  LS_RETURN_IF_NO_MEMORY(step.state);
+  LS_SET_ARRAY_OR_RETURN(b->allocator, ls_tensor, step.state, b->num_state + 1);
   read_values(b, values, &step);
   if (b->queue != NULL)
     LS_RETURN_IF_ERROR(ls_infeed_queue_dequeue(b->queue, 0, &elements));

@@ -300,9 +300,8 @@ static ls_status replicate_components(const ls_tpu_strategy *strategy,
   for (size_t i = 0; i < count; ++i)
     if (replicated_variable_core_of(base, container, i) == base->num_columns)
       return ls_ok();
-  container->replicated =
-      ls_new_array(container->allocator, ls_variable *, count);
-  if (container->replicated == NULL) return ls_out_of_memory();
+  LS_SET_ARRAY_OR_RETURN(container->allocator, ls_variable *,
+                         container->replicated, count);
   for (size_t i = 0; i < count; ++i)
     LS_RETURN_IF_ERROR(make_component(base, container, i));
   return ls_ok();

@@ -300,8 +300,7 @@ static ls_status flatten_result(tpu_run *r, ls_nest made, ls_nest *out_flat) {
   ls_allocator *allocator = r->strategy->allocator;
   const size_t count = ls_nest_num_leaves(made);
   LS_OWN_ARRAY_OR_RETURN(allocator, ls_nest, leaves, count + 1);
-  r->parts = ls_new_array(allocator, uint8_t, count + 1);
-  LS_RETURN_IF_NO_MEMORY(r->parts);
+  LS_SET_ARRAY_OR_RETURN(allocator, uint8_t, r->parts, count + 1);
   ls_nest_flatten(made, leaves, count);
   LS_RETURN_IF_ERROR(keep_structure(r, made, leaves, count));
   LS_OWN(ls_nest_builder, values) = {0};

@@ -399,8 +399,7 @@ static ls_status system_list_devices(const ls_runtime *runtime,
   for (size_t i = 0; state != NULL && i < state->num_pods; ++i)
     if (ls_pod_is_initialized(state->pods[i]))
       count += ls_pod_num_devices(state->pods[i]);
-  *out = ls_new_array(runtime->allocator, ls_device_name, count);
-  if (*out == NULL) return ls_out_of_memory();
+  LS_SET_ARRAY_OR_RETURN(runtime->allocator, ls_device_name, *out, count);
   ls_device_name *next = print_devices("CPU", cpus, *out);
   next = print_devices("GPU", gpus, next);
   for (size_t i = 0; state != NULL && i < state->num_pods; ++i) {

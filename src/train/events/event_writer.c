@@ -384,8 +384,8 @@ ls_status ls_event_writer_image(ls_event_writer *writer, const char *tag,
   LS_RETURN_IF_ERROR(event_writer_look_at(image, tag, &set));
   LS_OWN(image_files, files) = {.allocator = writer->allocator};
   LS_OWN_MEMORY(writer->allocator, unsigned char, room) = NULL;
-  files.items = ls_new_array(files.allocator, ls_bytes, (size_t)set.count);
-  LS_RETURN_IF_NO_MEMORY(files.items);
+  LS_SET_ARRAY_OR_RETURN(files.allocator, ls_bytes, files.items,
+                         (size_t)set.count);
   if (ls_dtype_is_float(ls_array_dtype(image))) {
     room = ls_allocate(writer->allocator, set.bytes);
     LS_RETURN_IF_NO_MEMORY(room);

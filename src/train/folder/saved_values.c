@@ -26,8 +26,8 @@ ls_status ls_train_variables(ls_runtime *runtime, const ls_model *model,
   const size_t more =
       optimizer != NULL ? ls_optimizer_variables(optimizer, NULL, 0) : 0;
   *out_count = own + more;
-  *out_variables = ls_new_array(allocator, ls_variable *, own + more + 1);
-  if (*out_variables == NULL) return ls_out_of_memory();
+  LS_SET_ARRAY_OR_RETURN(allocator, ls_variable *, *out_variables,
+                         own + more + 1);
   type->variables(model->self, *out_variables, own);
   if (optimizer != NULL)
     ls_optimizer_variables(optimizer, *out_variables + own, more);

@@ -206,9 +206,8 @@ static ls_status list_states(ls_saves *saves) {
       {LS_CONFIG_STATE, saves, save_run, restore_run},
       {"functions", saves, save_functions, restore_functions},
       {"input", saves, save_input, restore_input}};
-  saves->states = ls_new_array(ls_runtime_allocator(saves->runtime),
-                               ls_saveable, LS_RUN_STATES + o->num_states);
-  if (saves->states == NULL) return ls_out_of_memory();
+  LS_SET_ARRAY_OR_RETURN(ls_runtime_allocator(saves->runtime), ls_saveable,
+                         saves->states, LS_RUN_STATES + o->num_states);
   memcpy(saves->states, own, sizeof(own));
   for (size_t i = 0; i < o->num_states; ++i)
     saves->states[LS_RUN_STATES + i] = o->states[i];

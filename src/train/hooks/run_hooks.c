@@ -94,8 +94,8 @@ ls_status ls_summary_hook(const ls_summary_hook_options *options,
         options->num_ops);
   LS_RETURN_IF_ERROR(ls_step_timer_begin(&self.timer, options->every_steps,
                                          options->every_seconds));
-  self.ops = ls_new_array(ls_current_allocator(), ls_op, options->num_ops + 1);
-  LS_RETURN_IF_NO_MEMORY(self.ops);
+  LS_SET_ARRAY_OR_RETURN(ls_current_allocator(), ls_op, self.ops,
+                         options->num_ops + 1);
   for (size_t i = 0; i < options->num_ops; ++i)
     self.ops[i] = options->ops[i];
   LS_RETURN_IF_ERROR(ls_hook_make(&summary_type, &self, out_hook));

@@ -75,8 +75,7 @@ static ls_status make_names(ls_variable *const *variables, size_t count,
   LS_RETURN_IF_NO_MEMORY(made);
   ls_object_init(&made->object, &names_type);
   made->allocator = allocator;
-  made->items = ls_new_array(allocator, char *, count + 1);
-  LS_RETURN_IF_NO_MEMORY(made->items);
+  LS_SET_ARRAY_OR_RETURN(allocator, char *, made->items, count + 1);
   for (made->count = 0; made->count < count; ++made->count) {
     const char *name = ls_variable_name(variables[made->count]);
     char *copy = ls_copy_text(allocator, name, strlen(name));
@@ -141,9 +140,8 @@ static ls_status find_variables(const ls_graph *graph, found *f) {
       graph, LS_COLLECTION_GLOBAL_VARIABLES, &f->global, &f->num_global));
   LS_RETURN_IF_ERROR(ls_collection_variables(
       graph, LS_COLLECTION_LOCAL_VARIABLES, &f->local, &f->num_local));
-  f->all = ls_new_array(ls_current_allocator(), ls_variable *,
-                        f->num_global + f->num_local + 1);
-  if (f->all == NULL) return ls_out_of_memory();
+  LS_SET_ARRAY_OR_RETURN(ls_current_allocator(), ls_variable *, f->all,
+                         f->num_global + f->num_local + 1);
   for (size_t i = 0; i < f->num_global; ++i)
     f->all[i] = f->global[i];
   for (size_t i = 0; i < f->num_local; ++i)

@@ -231,13 +231,10 @@ static ls_status keep_values(logger *self, const ls_log_hook_options *options) {
   const bool is_by_name = options->values == NULL;
   LS_OWN_ARRAY_OR_RETURN(allocator, named, all, count + 1);
   self->options = *options;
-  self->names = ls_new_array(allocator, const char *, count + 1);
-  LS_RETURN_IF_NO_MEMORY(self->names);
-  self->results = ls_new_array(allocator, ls_nest, count + 1);
-  LS_RETURN_IF_NO_MEMORY(self->results);
+  LS_SET_ARRAY_OR_RETURN(allocator, const char *, self->names, count + 1);
+  LS_SET_ARRAY_OR_RETURN(allocator, ls_nest, self->results, count + 1);
   if (is_by_name) {
-    self->found = ls_new_array(allocator, ls_named_result, count + 1);
-    LS_RETURN_IF_NO_MEMORY(self->found);
+    LS_SET_ARRAY_OR_RETURN(allocator, ls_named_result, self->found, count + 1);
   }
   for (size_t i = 0; i < count; ++i)
     all[i] = (named){options->names[i],
