@@ -2,6 +2,7 @@
 // `lockstep train` of an estimator, in one process or on the ranks of a
 // launcher.
 #define _GNU_SOURCE
+#include <errno.h>
 #include <ftw.h>
 #include <limits.h>
 #include <stdio.h>
@@ -261,11 +262,24 @@ static ls_status begin_branch(const estimator_flags *flags) {
                   : ls_ok());
 }
 
-static ls_status make_passing_folder(char path[PATH_MAX]) {
-  snprintf(path, PATH_MAX, "steps-XXXXXX");
+static ls_status make_folder_in(const char *base, char path[PATH_MAX]) {
+  if (base == NULL || base[0] == '\0') base = "/tmp";
+  snprintf(path, PATH_MAX, "%s/lockstep-steps-XXXXXX", base);
   return mkdtemp(path) != NULL
              ? ls_ok()
-             : LS_STATUS(LS_UNAVAILABLE, "cannot make a folder '%s'", path);
+             : LS_STATUS(LS_UNAVAILABLE, "cannot make a folder in '%s': %s",
+                         base, strerror(errno));
+}
+
+// Makes a folder for steps that are made again, on rank 0 for all.
+static ls_status make_passing_folder(char path[PATH_MAX]) {
+  ls_runtime *runtime = NULL;
+  ls_status status = cli_runtime_open(1, NULL, &runtime);
+  if (ls_status_is_ok(status) && cli_leads())
+    status = make_folder_in(ls_runtime_environment(runtime, "TMPDIR"), path);
+  (void)cli_runtime_close("train", runtime, CLI_OK);
+  LS_RETURN_IF_ERROR(cli_ranks_agree(status));
+  return cli_ranks_send(path, PATH_MAX);
 }
 
 static int remove_entry(const char *path, const struct stat *info, int kind,
@@ -287,8 +301,8 @@ static ls_status open_and_train(training *run, estimator_flags *flags,
             ? make_passing_folder(run->chosen)
             : cli_choose_folder(type->name, run->chosen, sizeof(run->chosen)));
   }
-  LS_RETURN_IF_ERROR(cli_ranks_agree(
-      cli_estimator_open("train", flags, type, LS_MODE_TRAIN, &run->e)));
+  LS_RETURN_IF_ERROR(cli_ranks_agree(cli_estimator_open(
+      cli_train_command(train), flags, type, LS_MODE_TRAIN, &run->e)));
   run->steps = cli_is_linked(type)      ? cli_linked_config()->steps
                : train->asked.steps > 0 ? train->asked.steps
                                         : type->train_steps;
@@ -298,13 +312,16 @@ static ls_status open_and_train(training *run, estimator_flags *flags,
 
 static int run_training(estimator_flags *flags, const ls_estimator_type *type) {
   training run = {.flags = flags};
+  const bool is_again = flags->train.again != NULL;
+  const char *command = cli_train_command(&flags->train);
   const ls_status status =
       cli_estimator_note_batch(flags, open_and_train(&run, flags, type));
   cli_signals_saved();
   const int code =
       ls_status_is_ok(status)
           ? report_end(&run)
-          : cli_report("train", cli_note_saved(flags->folder, status));
+          : cli_report(command,
+                       cli_note_saved(is_again ? NULL : flags->folder, status));
   if (flags->train.result != NULL) {
     flags->train.result->test.loss = run.end.training.loss;
     flags->train.result->tested = run.end.training.has_loss;
@@ -312,9 +329,9 @@ static int run_training(estimator_flags *flags, const ls_estimator_type *type) {
   ls_train_and_evaluation_deinit(&run.end);
   cli_release(run.json);
   cli_release(run.config);
-  if (flags->train.again != NULL && cli_leads())
+  if (is_again && cli_leads())
     (void)nftw(run.chosen, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
-  const int closed = cli_estimator_close("train", &run.e, code);
+  const int closed = cli_estimator_close(command, &run.e, code);
   // Removes the folder only if it is empty: the run did not begin.
   if (closed != CLI_OK && run.chosen[0] != '\0' && cli_leads())
     (void)rmdir(run.chosen);

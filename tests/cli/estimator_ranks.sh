@@ -57,6 +57,15 @@ trains() {
     --run-dir "$run" --eval-every 60
   says '^accuracy: 0\.9[0-9]*$' out.txt 1
 
+  # Steps that leave no run are in one folder that goes.
+  mkdir -p passing
+  export TMPDIR="$PWD/passing"
+  gives 0 2 "$lockstep" train --estimator --model tiny --data synthetic \
+    --tpu virtual:2x1,hosts=2 --find-lr --steps 10
+  says '^suggestion: --learning-rate' out.txt 1
+  rmdir passing || fail "$mpi: steps that stay: $(ls passing)"
+  unset TMPDIR
+
   # Killed and started again, by itself.
   rm -rf "$run"
   trains_by "starts 3 3" --steps 300 --run-dir "$run"

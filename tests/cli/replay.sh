@@ -115,6 +115,9 @@ trains $tiny --estimator --replicas 2 --optimizer adam --steps 20 --checksum 5 \
   --save-every-steps 10 --keep 0 --run-dir guess
 replays 0 "steps 0 to 20 are the same: 5 lines of metrics, 2 checkpoints" guess
 replays 0 "steps 10 to 20 are the same" guess --from 12
+export TMPDIR=/nowhere
+replays 1 "lockstep replay: cannot make a folder in '/nowhere': No such file" guess
+unset TMPDIR
 replays 2 "break is for a model's run" guess --at 5 --break
 sed -i '/"step":15,"checksum"/s/m":"./m":"x/' guess/metrics.jsonl
 replays 1 "metrics.jsonl: first at step 15: checksum is x" guess

@@ -155,7 +155,7 @@ static bool resumes_in_place(const train_flags *flags) {
          flags->again == NULL;
 }
 
-static const char *command_of(const train_flags *flags) {
+const char *cli_train_command(const train_flags *flags) {
   return flags->again != NULL ? flags->again->command : "train";
 }
 
@@ -395,7 +395,7 @@ static int run_session(const train_flags *flags, session *run) {
     status = cli_note_saved(run->run_folder, status);
   const int code = ls_status_is_ok(status)
                        ? print_result(flags, run)
-                       : cli_report(command_of(flags), status);
+                       : cli_report(cli_train_command(flags), status);
   return cli_trace_end("train", trace, code);
 }
 
@@ -445,7 +445,7 @@ static ls_status open_resumed(const train_flags *flags, session *run) {
 }
 
 int cli_train_run(const cli_syntax *syntax, train_flags *flags) {
-  const char *command = command_of(flags);
+  const char *command = cli_train_command(flags);
   session run = {0};
   int code = CLI_OK;
   const char *model = NULL;

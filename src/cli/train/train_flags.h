@@ -170,6 +170,8 @@ void cli_spread_add(cli_spread *all, double value);
 // Prints it, unless it is of one run.
 void cli_spread_print(const cli_spread *all);
 
+// Returns the name of the command, for messages.
+const char *cli_train_command(const train_flags *flags);
 // Returns true if the flags are compatible; reports a conflict.
 bool cli_train_check(train_flags *flags);
 // Reports that a resumed run has another value of a flag; returns true if that
