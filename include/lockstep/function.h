@@ -75,10 +75,11 @@ LS_API void ls_function_clear(ls_function *function);
 
 // Calls the function. `args` is lent: a nest of arrays, eager tensors (or
 // tensors of the graph being built), host scalars, variables. `*results` is
-// in-out: arrays of the right type with no other owner are filled in place,
-// otherwise the old value is released and a new one made (start with a zeroed
-// nest). Results that are one value are one array. After a failure it holds the
-// same arrays as before.
+// in-out: arrays of the right type with no other owner, and not among the
+// arguments, are filled in place, otherwise the old value is released and a new
+// one made (start with a zeroed nest). So it may hold the arguments. Results
+// that are one value are one array. After a failure it holds the same arrays as
+// before; elements of those that the call was filling are undefined.
 //   LS_FAILED_PRECONDITION  callbacks are nested too deep: names the function.
 LS_API LS_MUST_USE ls_status ls_function_call(ls_function *function,
                                               ls_nest args, ls_nest *results);

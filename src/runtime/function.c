@@ -330,8 +330,11 @@ static ls_status run_trace(ls_function *function, const trace *t,
   LS_RETURN_IF_ERROR(
       ls_signature_arrays(&t->signature, room->leaves, room->inputs));
   ls_former_results former;
-  LS_RETURN_IF_ERROR(ls_results_open(t->results, &t->result_map, room->leaves,
-                                     results, room->outputs, &former));
+  const ls_result_inputs read = {room->inputs, t->signature.types,
+                                 t->signature.num_slots};
+  LS_RETURN_IF_ERROR(ls_results_open(t->results, &t->result_map, read,
+                                     room->leaves, results, room->outputs,
+                                     &former));
   uint64_t steps = 1;
   const ls_run_args args = {
       .inputs = room->inputs,

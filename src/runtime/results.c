@@ -46,9 +46,27 @@ ls_status ls_result_map_finish(ls_result_map *map, ls_allocator *allocator,
 // once its first value is found or made.
 typedef struct walk {
   const ls_result_map *map;
+  ls_result_inputs inputs;
   void **arrays;
   size_t next;  // Index of the next value.
 } walk;
+
+// Returns true if the run reads memory of the array, which may be an input, or
+// share its memory with a view among them.
+static bool is_input(const walk *w, ls_array *array) {
+  const uintptr_t begin = (uintptr_t)ls_array_place(array);
+  const size_t size = ls_array_size(array);
+  for (size_t i = 0; i < w->inputs.count; ++i) {
+    const uintptr_t input = (uintptr_t)w->inputs.data[i];
+    if (input - begin < size) return true;
+    const ls_type type = w->inputs.types[i];
+    if (input < begin &&
+        begin - input < (uint64_t)ls_shape_num_elements(type.shape) *
+                            ls_dtype_size(type.dtype))
+      return size > 0;
+  }
+  return false;
+}
 
 // Takes a leaf as its output's array; returns false if the array cannot be
 // overwritten.
@@ -62,15 +80,16 @@ static bool takes_leaf(walk *w, ls_nest leaf) {
   if (ls_dtype_owns_elements(type.dtype)) return false;
   return ls_object_is_held(array, w->map->uses[output]) &&
          ls_array_dtype(array) == type.dtype &&
-         ls_shape_equal(ls_array_shape(array), type.shape);
+         ls_shape_equal(ls_array_shape(array), type.shape) &&
+         !is_input(w, array);
 }
 
 static bool leaf_fits(walk *w, ls_nest wanted, ls_nest have) {
   if (wanted.kind == LS_KIND_TENSOR) return takes_leaf(w, have);
+  if (wanted.kind == LS_KIND_OP) return have.kind == LS_KIND_NONE;
   if (wanted.kind != LS_KIND_DISTRIBUTED) return ls_nest_is_same(wanted, have);
-  const size_t count = ls_distributed_count(wanted);
-  if (ls_distributed_count(have) != count) return false;
-  for (size_t i = 0; i < count; ++i)
+  if (!ls_distributed_is_alike(wanted, have)) return false;
+  for (size_t i = 0; i < ls_distributed_count(wanted); ++i)
     if (!takes_leaf(w, ls_distributed_component(have, i))) return false;
   return true;
 }
@@ -104,7 +123,9 @@ static bool can_be_refilled(walk *w, ls_nest structure, ls_nest *leaves,
 }
 
 // ---- New arrays ------------------------------------------------------------
-static ls_nest make_output(walk *w) {
+static ls_nest make_output(ls_nest value, void *user) {
+  walk *w = user;
+  (void)value;
   const uint32_t output = w->map->outputs[w->next++];
   const ls_type type = w->map->types[output];
   ls_array *array = w->arrays[output];
@@ -117,31 +138,33 @@ static ls_nest make_output(walk *w) {
 }
 
 static ls_nest make_leaf(ls_nest leaf, void *user) {
-  walk *w = user;
-  if (leaf.kind == LS_KIND_TENSOR) return make_output(w);
-  if (leaf.kind == LS_KIND_OP) return ls_none();
-  if (leaf.kind != LS_KIND_DISTRIBUTED) return ls_nest_retain(leaf);
-  const size_t count = ls_distributed_count(leaf);
-  LS_OWN_ARRAY(ls_current_allocator(), ls_nest, items, count);
-  if (items == NULL) return ls_fail(ls_out_of_memory());
-  for (size_t i = 0; i < count; ++i)
-    items[i] = make_output(w);
-  return ls_nest_distributed(ls_distributed_kind_of(leaf), items, count);
+  switch (leaf.kind) {
+  case LS_KIND_TENSOR:
+    return make_output(leaf, user);
+  case LS_KIND_OP:
+    return ls_none();
+  case LS_KIND_DISTRIBUTED:
+    return ls_distributed_map_components(leaf, make_output, user);
+  default:
+    return ls_nest_retain(leaf);
+  }
 }
 
-static walk walk_begin(const ls_result_map *map, void **arrays) {
+static walk walk_begin(const ls_result_map *map, ls_result_inputs inputs,
+                       void **arrays) {
   for (size_t i = 0; i < map->num_outputs; ++i)
     arrays[i] = NULL;
-  return (walk){.map = map, .arrays = arrays};
+  return (walk){.map = map, .inputs = inputs, .arrays = arrays};
 }
 
 ls_status ls_results_open(ls_nest structure, const ls_result_map *map,
-                          ls_nest *leaves, ls_nest *results, void **outputs,
+                          ls_result_inputs inputs, ls_nest *leaves,
+                          ls_nest *results, void **outputs,
                           ls_former_results *out_former) {
   *out_former = (ls_former_results){0};
-  walk w = walk_begin(map, outputs);
+  walk w = walk_begin(map, inputs, outputs);
   if (!can_be_refilled(&w, structure, leaves, *results)) {
-    w = walk_begin(map, outputs);
+    w = walk_begin(map, inputs, outputs);
     const ls_nest made = ls_nest_map(structure, make_leaf, &w);
     if (ls_nest_is_failed(made)) {
       const ls_status status = ls_nest_status(made);

@@ -379,7 +379,8 @@ static ls_status run_plan(request *r, ls_nest *results, bool *out_stale) {
   const bool late = p->results.is_late;
   uint64_t steps = 1;
   ls_former_results former;
-  LS_RETURN_IF_ERROR(ls_results_open(r->fetches, &p->results, r->leaves,
+  const ls_result_inputs read = {r->inputs, r->feed_types, r->num_feeds};
+  LS_RETURN_IF_ERROR(ls_results_open(r->fetches, &p->results, read, r->leaves,
                                      results, r->outputs, &former));
   const ls_run_args args = {.inputs = r->inputs,
                             .given = r->feed_types,

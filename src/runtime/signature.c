@@ -93,9 +93,10 @@ static ls_status add_types(ls_signature *s, ls_nest leaf) {
   return ls_ok();
 }
 
-static ls_nest to_none(ls_nest leaf, void *user) {
-  (void)leaf, (void)user;
-  return ls_none();
+static ls_nest to_shell(ls_nest leaf, void *user) {
+  return leaf.kind == LS_KIND_DISTRIBUTED
+             ? ls_distributed_map_components(leaf, to_shell, user)
+             : ls_none();
 }
 
 static ls_status signature_fill(ls_signature *s, ls_nest args,
@@ -111,8 +112,12 @@ static ls_status signature_fill(ls_signature *s, ls_nest args,
   LS_SET_ARRAY_OR_RETURN(s->allocator, ls_type, s->types, slots);
   for (size_t i = 0; i < s->num_leaves; ++i)
     LS_RETURN_IF_ERROR(add_types(s, leaves[i]));
-  s->structure = ls_nest_map(args, to_none, NULL);
-  return ls_nest_status(s->structure);
+  s->structure = ls_nest_map(args, to_shell, NULL);
+  LS_RETURN_IF_ERROR(ls_nest_status(s->structure));
+  ls_nest_flatten(s->structure, leaves, s->num_leaves);
+  for (size_t i = 0; i < s->num_leaves; ++i)
+    s->keys[i].shell = leaves[i];
+  return ls_ok();
 }
 
 ls_status ls_signature_init(ls_signature *signature, ls_allocator *allocator,
@@ -158,7 +163,9 @@ bool ls_signature_matches(const ls_signature *signature, ls_nest args,
     ls_leaf_key have;
     if (!signature_key_of(leaves[i], &have) || have.kind != want->kind ||
         have.slots != want->slots || have.bits != want->bits ||
-        !ls_signature_same_type(have.type, want->type))
+        !ls_signature_same_type(have.type, want->type) ||
+        (want->kind == LS_KIND_DISTRIBUTED &&
+         !ls_distributed_is_alike(want->shell, leaves[i])))
       return false;
     for (size_t c = 0; want->kind == LS_KIND_DISTRIBUTED && c < want->slots;
          ++c) {
@@ -194,7 +201,9 @@ typedef struct to_parameters {
   size_t leaf, slot;
 } to_parameters;
 
-static ls_nest next_parameter(to_parameters *p) {
+static ls_nest next_parameter(ls_nest value, void *user) {
+  to_parameters *p = user;
+  (void)value;
   ls_tensor parameter;
   const ls_status status = ls_graph_add_parameter(
       p->graph, p->signature->types[p->slot++], NULL, &parameter);
@@ -204,13 +213,10 @@ static ls_nest next_parameter(to_parameters *p) {
 static ls_nest to_parameter(ls_nest leaf, void *user) {
   to_parameters *p = user;
   const ls_leaf_key *key = &p->signature->keys[p->leaf++];
-  if (key->kind == LS_KIND_ARRAY) return next_parameter(p);
-  if (key->kind != LS_KIND_DISTRIBUTED) return ls_nest_retain(leaf);
-  LS_OWN_ARRAY(p->graph->allocator, ls_nest, items, key->slots);
-  if (items == NULL) return ls_fail(ls_out_of_memory());
-  for (size_t i = 0; i < key->slots; ++i)
-    items[i] = next_parameter(p);
-  return ls_nest_distributed(ls_distributed_kind_of(leaf), items, key->slots);
+  if (key->kind == LS_KIND_ARRAY) return next_parameter(leaf, user);
+  return key->kind == LS_KIND_DISTRIBUTED
+             ? ls_distributed_map_components(leaf, next_parameter, user)
+             : ls_nest_retain(leaf);
 }
 
 ls_nest ls_trace_parameters(ls_graph *graph, const ls_signature *signature,
@@ -219,24 +225,10 @@ ls_nest ls_trace_parameters(ls_graph *graph, const ls_signature *signature,
   return ls_nest_map(args, to_parameter, &p);
 }
 
-static ls_nest to_constant(ls_nest leaf, void *user);
-
-// Replaces each component of a distributed leaf.
-static ls_nest map_components(ls_nest leaf, ls_nest (*map)(ls_nest, void *),
-                              void *user) {
-  const size_t count = ls_distributed_count(leaf);
-  ls_allocator *allocator = ls_graph_current()->allocator;
-  LS_OWN_ARRAY(allocator, ls_nest, items, count);
-  if (items == NULL) return ls_fail(ls_out_of_memory());
-  for (size_t i = 0; i < count; ++i)
-    items[i] = map(ls_distributed_component(leaf, i), user);
-  return ls_nest_distributed(ls_distributed_kind_of(leaf), items, count);
-}
-
 static ls_nest to_constant(ls_nest leaf, void *user) {
   if (leaf.kind == LS_KIND_ARRAY) return ls_leaf(ls_constant(leaf.as.ref));
   return leaf.kind == LS_KIND_DISTRIBUTED
-             ? map_components(leaf, to_constant, user)
+             ? ls_distributed_map_components(leaf, to_constant, user)
              : ls_nest_retain(leaf);
 }
 
@@ -274,7 +266,7 @@ static ls_nest to_tensor(ls_nest component, void *user) {
 static ls_nest to_tensors(ls_nest leaf, void *user) {
   for (size_t i = 0; i < ls_distributed_count(leaf); ++i)
     if (ls_distributed_component(leaf, i).kind != LS_KIND_NONE)
-      return map_components(leaf, to_tensor, user);
+      return ls_distributed_map_components(leaf, to_tensor, user);
   return leaf.kind == LS_KIND_DISTRIBUTED ? ls_none() : ls_nest_retain(leaf);
 }
 

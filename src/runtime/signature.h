@@ -10,17 +10,19 @@
 #include "runtime/program.h"
 
 // Key of one leaf: arrays and eager tensors count by type, host scalars by
-// value, all others by identity.
+// value, distributed values by their components' types and devices, all others
+// by identity.
 typedef struct ls_leaf_key {
   ls_kind kind;
   ls_type type;
   uint64_t bits;
   uint32_t slots;  // Number of values in the leaf: 1, one per component, or 0.
+  ls_nest shell;   // A distributed leaf with empty components. Lent.
 } ls_leaf_key;
 
 typedef struct ls_signature {
   ls_allocator *allocator;
-  ls_nest structure;  // The arguments' structure, with empty leaves.
+  ls_nest structure;  // The arguments' structure, with empty leaves and shells.
   ls_leaf_key *keys;  // One per leaf, in flattening order.
   size_t num_leaves;
   ls_type *types;  // One per slot.
@@ -92,19 +94,27 @@ void ls_result_map_deinit(ls_result_map *map, ls_allocator *allocator);
 ls_status ls_result_map_finish(ls_result_map *map, ls_allocator *allocator,
                                ls_compiled *const *compiled, size_t count);
 
+// Elements that a run reads, for which the caller's nest may be lent.
+typedef struct ls_result_inputs {
+  const void *const *data;
+  const ls_type *types;
+  size_t count;
+} ls_result_inputs;
+
 // Makes `*results` a nest of arrays, one per output, and reuses the nest there
-// if it fits and nobody else holds it. `outputs[i]` is the data of output i's
-// array, or the array if outputs arrive late; NULL if no value uses the output.
-// `leaves` is scratch with room for twice the structure's leaves. The old nest
-// is in `*out_former`, for ls_results_close, which must follow unless this
-// fails.
+// if it fits, nobody else holds it and the run does not read its arrays.
+// `outputs[i]` is the data of output i's array, or the array if outputs arrive
+// late; NULL if no value uses the output. `leaves` is scratch with room for
+// twice the structure's leaves. The old nest is in `*out_former`, for
+// ls_results_close, which must follow unless this fails.
 typedef struct ls_former_results {
   ls_nest nest;
   bool replaced;
   bool lends;  // From the map.
 } ls_former_results;
 ls_status ls_results_open(ls_nest structure, const ls_result_map *map,
-                          ls_nest *leaves, ls_nest *results, void **outputs,
+                          ls_result_inputs inputs, ls_nest *leaves,
+                          ls_nest *results, void **outputs,
                           ls_former_results *out_former);
 
 // Completes results after the run, which ended with `status`: drops the old

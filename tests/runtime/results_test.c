@@ -2,11 +2,13 @@
 //
 // Results: what is one value is one array, and arrays that nobody else holds
 // are filled again.
+#include "distribute/own.h"
 #include "lockstep/allocator.h"
+#include "lockstep/function_plan.h"
 #include "lockstep/session.h"
-#include "runtime/own.h"
 #include "support/function.h"
 #include "support/replicas.h"
+#include "support/tpu_strategies.h"
 #include "support/values.h"
 
 enum { REPLICAS = 5, SIZE = 1 << 16 };
@@ -163,4 +165,144 @@ TEST(a_fetch_given_twice_is_one_array) {
     assert_true(ls_array_f64(arrays[0], 0) == 4);
     assert_true(ls_array_f64(arrays[1], 0) == 3);
   }
+}
+
+// ---- Results among the inputs ----------------------------------------------
+static ls_nest turn(ls_nest args, void *user) {
+  (void)user;
+  return LS_TUPLE(
+      ls_leaf(ls_transpose(ls_nest_tensor(args, 0), (int[]){1, 0})));
+}
+
+static ls_array *square(void) {
+  return array_of(LS_DTYPE_F32, LS_SHAPE(3, 3),
+                  (double[]){1, 2, 3, 4, 5, 6, 7, 8, 9});
+}
+
+// Expects the square, or its transpose after an odd number of turns.
+static void expect_turned(const ls_array *got, int turns) {
+  for (int row = 0; row < 3; ++row)
+    for (int column = 0; column < 3; ++column)
+      assert_true(ls_array_f64(got, 3 * row + column) ==
+                  (turns % 2 == 0 ? 3 * row + column : 3 * column + row) + 1);
+}
+
+// Turns a state in place, by the strategy or as a plain call.
+static void turn_state(ls_strategy *strategy, ls_function *function) {
+  LS_OWN(ls_nest, state) = LS_TUPLE(ls_nest_array(square()));
+  for (int i = 1; i <= 3; ++i) {
+    expect_ok(strategy != NULL ? ls_strategy_run(strategy, ls_traced(function),
+                                                 state, &state)
+                               : ls_function_call(function, state, &state));
+    expect_turned(ls_nest_as_array(ls_nest_item(state, 0)), i);
+  }
+}
+
+TEST(a_call_whose_results_hold_its_arguments_reads_them_first) {
+  LS_OWN(ls_function, function) = function_of(turn, NULL);
+  LS_OWN(ls_function, concrete) = NULL;
+  LS_OWN(ls_strategy, mirrored) = mirrored_of(1);
+  LS_OWN(ls_strategy, cores) = tpu_strategy_of(1);
+  LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_array(square()));
+  expect_ok(ls_function_make_concrete(function, args, &concrete));
+  turn_state(NULL, function);
+  turn_state(NULL, concrete);
+  turn_state(ls_strategy_current(), function);
+  turn_state(mirrored, function);
+  turn_state(cores, function);
+}
+
+TEST(a_run_reads_feeds_of_its_results_first) {
+  LS_OWN(ls_graph, graph) = graph_named("feeds");
+  ls_tensor x = ls_failed_tensor(), y = ls_failed_tensor();
+  {
+    LS_GRAPH_SCOPE(graph);
+    x = ls_placeholder(LS_DTYPE_F32, LS_SHAPE(3, 3), "x");
+    y = ls_transpose(x, (int[]){1, 0});
+  }
+  LS_OWN(ls_session, session) = session_of(graph);
+  LS_OWN(ls_nest, results) = ls_nest_array(square());
+  for (int i = 1; i <= 4; ++i) {
+    ls_array *fed = ls_nest_as_array(results);
+    LS_OWN(ls_array, view) = NULL;
+    expect_ok(ls_array_create_view(LS_DTYPE_F32, LS_SHAPE(3, 3),
+                                   ls_array_mutable_data(fed), NULL, NULL,
+                                   &view));
+    const ls_feed feed = {x, i % 2 == 0 ? view : fed};
+    expect_ok(ls_session_run(session, ls_leaf(y), &feed, 1, &results));
+    expect_turned(ls_nest_as_array(results), i);
+  }
+}
+
+// The result is a view inside of the memory that is fed.
+TEST(a_run_reads_the_feed_around_its_result_first) {
+  LS_OWN(ls_graph, graph) = graph_named("around");
+  ls_tensor x = ls_failed_tensor(), y = ls_failed_tensor();
+  {
+    LS_GRAPH_SCOPE(graph);
+    x = ls_placeholder(LS_DTYPE_F32, LS_SHAPE(3), "x");
+    y = ls_reduce_sum(x, LS_AXES(0));
+  }
+  LS_OWN(ls_session, session) = session_of(graph);
+  LS_OWN(ls_array, fed) =
+      array_of(LS_DTYPE_F32, LS_SHAPE(3), (double[]){1, 2, 3});
+  ls_array *last = NULL;
+  expect_ok(ls_array_create_view(LS_DTYPE_F32, LS_SCALAR,
+                                 (float *)ls_array_mutable_data(fed) + 2, NULL,
+                                 NULL, &last));
+  LS_OWN(ls_nest, results) = ls_nest_array(last);
+  expect_ok(
+      ls_session_run(session, ls_leaf(y), &(ls_feed){x, fed}, 1, &results));
+  assert_true(number_of(results) == 6 && ls_array_f64(fed, 2) == 3);
+}
+
+TEST(fetches_with_an_op_are_filled_in_place) {
+  ls_tensor loss = ls_failed_tensor();
+  LS_OWN(ls_graph, graph) = graph_named("train");
+  {
+    LS_GRAPH_SCOPE(graph);
+    loss = ls_add_scalar(ls_scalar(LS_DTYPE_F32, 3), 1);
+  }
+  LS_OWN(ls_session, session) = session_of(graph);
+  LS_OWN(ls_nest, results) = ls_none();
+  LS_OWN(ls_nest, fetches) =
+      LS_TUPLE(ls_leaf(loss), ls_nest_op(ls_tensor_op(loss)));
+  expect_ok(ls_session_run(session, fetches, NULL, 0, &results));
+  const ls_array *first = ls_nest_as_array(ls_nest_item(results, 0));
+  const void *nest = results.as.ref;
+  expect_ok(ls_session_run(session, fetches, NULL, 0, &results));
+  assert_ptr_equal(results.as.ref, nest);
+  assert_ptr_equal(ls_nest_as_array(ls_nest_item(results, 0)), first);
+}
+
+// ---- Devices ---------------------------------------------------------------
+static ls_nest on_devices(const char *second) {
+  const ls_nest items[] = {
+      ls_nest_array(array_of(LS_DTYPE_F32, LS_SCALAR, (double[]){1})),
+      ls_nest_array(array_of(LS_DTYPE_F32, LS_SCALAR, (double[]){2}))};
+  return LS_TUPLE(ls_nest_distributed_on(
+      LS_PER_REPLICA, items, (const char *const[]){"/device:CPU:0", second},
+      2));
+}
+
+static ls_nest give_back(ls_nest args, void *out_device) {
+  const ls_nest value = ls_nest_item(args, 0);
+  *(char *)out_device = ls_distributed_device(value, 1)[strlen("/device:CPU:")];
+  return ls_nest_retain(value);
+}
+
+TEST(a_distributed_value_keeps_its_devices_through_a_traced_function) {
+  char device = 0;
+  LS_OWN(ls_function, function) = function_of(give_back, &device);
+  LS_OWN(ls_nest, results) = ls_none();
+  for (int i = 1; i <= 4; ++i) {
+    const char wanted = i <= 2 ? '1' : '2';
+    LS_OWN(ls_nest, args) =
+        on_devices(i <= 2 ? "/device:CPU:1" : "/device:CPU:2");
+    expect_ok(ls_function_call(function, args, &results));
+    assert_int_equal(device, wanted);
+    assert_int_equal(ls_distributed_device(results, 1)[strlen("/device:CPU:")],
+                     wanted);
+  }
+  assert_int_equal(ls_function_num_traces(function), 2);
 }

@@ -144,18 +144,24 @@ const char *ls_distributed_device(ls_nest leaf, size_t replica) {
 
 ls_nest ls_distributed_map_components(ls_nest leaf, ls_leaf_function function,
                                       void *user) {
-  ls_allocator *allocator = ls_current_allocator();
-  const size_t count = ls_distributed_count(leaf);
-  LS_OWN_ARRAY(allocator, ls_nest, items, count);
-  LS_OWN_ARRAY(allocator, const char *, devices, count);
-  if (items == NULL || devices == NULL) return ls_fail(ls_out_of_memory());
-  for (size_t i = 0; i < count; ++i) {
-    items[i] = function(ls_distributed_component(leaf, i), user);
-    const char *device = ls_distributed_device(leaf, i);
-    devices[i] = device[0] == '\0' ? NULL : device;
-  }
-  return ls_nest_distributed_on(ls_distributed_kind_of(leaf), items, devices,
-                                count);
+  const ls_distributed *value = distributed_of(leaf);
+  LS_OWN_ARRAY(ls_current_allocator(), ls_nest, items, value->count);
+  if (items == NULL) return ls_fail(ls_out_of_memory());
+  for (size_t i = 0; i < value->count; ++i)
+    items[i] = function(value->component[i], user);
+  return ls_nest_distributed_on(value->kind, items, value->devices,
+                                value->count);
+}
+
+bool ls_distributed_is_alike(ls_nest a, ls_nest b) {
+  const size_t count = ls_distributed_count(a);
+  if (ls_distributed_count(b) != count ||
+      ls_distributed_kind_of(a) != ls_distributed_kind_of(b))
+    return false;
+  for (size_t i = 0; i < count; ++i)
+    if (strcmp(ls_distributed_device(a, i), ls_distributed_device(b, i)) != 0)
+      return false;
+  return true;
 }
 
 // ---- Splitting -------------------------------------------------------------

@@ -49,6 +49,8 @@ const char *ls_distributed_kind_name(ls_distributed_kind kind);
 // makes of each component.
 ls_nest ls_distributed_map_components(ls_nest leaf, ls_leaf_function function,
                                       void *user);
+// Returns true for distributed values of one kind, on the same devices.
+bool ls_distributed_is_alike(ls_nest a, ls_nest b);
 
 // Returns the size of part `part` if `rows` rows are cut into `parts` parts:
 // sizes differ by at most one, larger ones first.
