@@ -87,7 +87,10 @@ LS_API LS_MUST_USE ls_status ls_session_run(ls_session *session,
                                             const ls_feed *feeds,
                                             size_t num_feeds, ls_nest *results);
 
-// Get and set a variable's value in this session. The caller owns `*out_array`.
+// Get and set a variable's value in this session; of one that is synchronized
+// on read the value that ls_variable_read gives across replicas. The caller owns
+// `*out_array`.
+//   LS_INVALID_ARGUMENT  the variable is not of the session's graph.
 LS_API LS_MUST_USE ls_status ls_session_variable_value(ls_session *session,
                                                        ls_variable *variable,
                                                        ls_array **out_array);

@@ -103,3 +103,37 @@ ls_status ls_store_write_others(ls_store *store, const ls_variable *handle) {
       LS_RETURN_IF_ERROR(ls_store_write(store, handle->targets[i], value));
   return ls_ok();
 }
+
+// ---- Distributed variables --------------------------------------------------
+bool ls_store_makes_value(const ls_variable *variable) {
+  return variable->num_components > 0 && variable->rules->make_saved != NULL;
+}
+
+ls_status ls_store_get(ls_store *store, ls_variable *variable,
+                       ls_array **out_array) {
+  *out_array = NULL;
+  if (variable->num_targets > 0) variable = ls_variable_here(variable);
+  if (!ls_store_makes_value(variable))
+    return ls_store_read(store, variable, out_array);
+  const size_t count = variable->num_components;
+  LS_OWN_ARRAY_OR_RETURN(variable->allocator, ls_array *, parts, count);
+  ls_status status = ls_ok();
+  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
+    status = ls_store_read(store, variable->components[i], &parts[i]);
+  if (ls_status_is_ok(status))
+    status = variable->rules->make_saved(variable, parts, out_array);
+  for (size_t i = 0; i < count; ++i)
+    ls_array_release(parts[i]);
+  return status;
+}
+
+ls_status ls_store_set(ls_store *store, ls_variable *variable,
+                       const ls_array *array) {
+  LS_OWN(ls_array, share) = NULL;
+  ls_variable *here =
+      variable->num_targets > 0 ? ls_variable_here(variable) : variable;
+  if (here->num_components == 0 || here->rules->share_saved == NULL)
+    return ls_store_write(store, variable, array);
+  LS_RETURN_IF_ERROR(here->rules->share_saved(here, array, &share));
+  return ls_store_write(store, variable, share);
+}

@@ -483,15 +483,29 @@ ls_status ls_session_run(ls_session *session, ls_nest fetches,
   return status;
 }
 
+static ls_status check_variable(const ls_session *session,
+                                const ls_variable *variable) {
+  if (variable->graph == session->graph) return ls_ok();
+  return variable->graph == NULL
+             ? ls_invalid_argument(
+                   "variable '%s' is an eager one, the session runs '%s'",
+                   variable->name, session->graph->name)
+             : ls_invalid_argument(
+                   "variable '%s' is of graph '%s', the session runs '%s'",
+                   variable->name, variable->graph->name, session->graph->name);
+}
+
 ls_status ls_session_variable_value(ls_session *session, ls_variable *variable,
                                     ls_array **out_array) {
   LS_REQUIRE_OUT(out_array, session, variable);
-  return ls_store_read(session->store, variable, out_array);
+  LS_RETURN_IF_ERROR(check_variable(session, variable));
+  return ls_store_get(session->store, variable, out_array);
 }
 
 ls_status ls_session_set_variable_value(ls_session *session,
                                         ls_variable *variable,
                                         const ls_array *array) {
   LS_REQUIRE(session, variable, array);
-  return ls_store_write(session->store, variable, array);
+  LS_RETURN_IF_ERROR(check_variable(session, variable));
+  return ls_store_set(session->store, variable, array);
 }

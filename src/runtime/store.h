@@ -162,4 +162,13 @@ LS_MUST_USE ls_status ls_many_enter(ls_store *store,
 // otherwise variables to be written lose their values.
 void ls_many_leave(ls_many *many, bool wrote);
 
+// Get and set the one value of a distributed variable, which its rules combine
+// from the components and split for them; of other variables the value.
+ls_status ls_store_get(ls_store *store, ls_variable *variable,
+                       ls_array **out_array);
+ls_status ls_store_set(ls_store *store, ls_variable *variable,
+                       const ls_array *array);
+// Returns true if the rules compute that value from all components.
+bool ls_store_makes_value(const ls_variable *variable);
+
 #endif  // LS_RUNTIME_STORE_H_

@@ -108,34 +108,14 @@ ls_status ls_saver_save(const ls_saver *saver, const char *path) {
 }
 
 // ---- Reading ---------------------------------------------------------------
-
-// Computes a container's value from its components, by the container's rules.
-static ls_status read_made(ls_store *store, ls_variable *container,
-                           ls_array **out_value) {
-  const size_t count = container->num_components;
-  LS_OWN_ARRAY_OR_RETURN(container->allocator, ls_array *, parts, count);
-  ls_status status = ls_ok();
-  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
-    status = ls_store_read(store, container->components[i], &parts[i]);
-  if (ls_status_is_ok(status))
-    status = container->rules->make_saved(container, parts, out_value);
-  for (size_t i = 0; i < count; ++i)
-    ls_array_release(parts[i]);
-  return status;
-}
-
 ls_variable *ls_state_of(ls_variable *variable) {
   while (variable->num_targets > 0)
     variable = variable->targets[0];
   return variable;
 }
 
-bool ls_state_is_made(const ls_variable *variable) {
-  return variable->num_components > 0 && variable->rules->make_saved != NULL;
-}
-
 bool ls_state_is_saved(const ls_store *store, const ls_variable *variable) {
-  return variable->num_components == 0 || ls_state_is_made(variable) ||
+  return variable->num_components == 0 || ls_store_makes_value(variable) ||
          variable->graph != NULL || ls_store_has_value(store, variable);
 }
 
@@ -144,9 +124,8 @@ ls_status ls_state_read(ls_store *store, ls_variable *variable,
                         ls_array **out_value) {
   *out_value = NULL;
   variable = ls_state_of(variable);
-  if (ls_state_is_made(variable)) return read_made(store, variable, out_value);
   return ls_state_is_saved(store, variable)
-             ? ls_store_read(store, variable, out_value)
+             ? ls_store_get(store, variable, out_value)
              : ls_ok();
 }
 
@@ -166,10 +145,6 @@ ls_status ls_state_write(ls_store *store, ls_variable *variable,
                          const ls_array *value) {
   for (size_t i = 0; i < variable->num_targets; ++i)
     LS_RETURN_IF_ERROR(ls_state_write(store, variable->targets[i], value));
-  if (variable->num_targets > 0) return ls_ok();
-  if (ls_state_is_stored(variable))
-    return ls_store_write(store, variable, value);
-  LS_OWN(ls_array, share) = NULL;
-  LS_RETURN_IF_ERROR(variable->rules->share_saved(variable, value, &share));
-  return ls_store_write(store, variable, share);
+  return variable->num_targets > 0 ? ls_ok()
+                                   : ls_store_set(store, variable, value);
 }

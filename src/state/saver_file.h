@@ -92,10 +92,8 @@ LS_MUST_USE ls_status ls_state_read(ls_store *store, ls_variable *variable,
                                     ls_array **out_value);
 // Returns the first target of a handle; other variables unchanged.
 ls_variable *ls_state_of(ls_variable *variable);
-// Return true if the value is computed from components, rather than in the
-// store as it is saved; and if there is something to save, which eager
-// components without values do not have. Not for handles.
-bool ls_state_is_made(const ls_variable *variable);
+// Returns true if there is something to save, which eager components without
+// values do not have. Not for handles.
 bool ls_state_is_saved(const ls_store *store, const ls_variable *variable);
 // Returns true if the store holds a restored value in the form of the file.
 bool ls_state_is_stored(const ls_variable *variable);

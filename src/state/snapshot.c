@@ -70,7 +70,7 @@ static ls_status add_saved(ls_snapshot *self, sources *from,
   const char *name = ls_saver_name(saver, index);
   ls_variable *value = ls_state_of(variable);
   if (!ls_state_is_saved(from->store, value)) return ls_ok();
-  LS_RETURN_IF_ERROR(ls_state_is_made(value)
+  LS_RETURN_IF_ERROR(ls_store_makes_value(value)
                          ? add_made(self, from, name, value)
                          : snapshot_add_variable(self, from, name, value));
   const size_t parts = saver->exact ? ls_state_parts(from->store, variable) : 0;

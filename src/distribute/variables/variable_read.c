@@ -183,8 +183,8 @@ ls_status ls_make_saved_on_read(ls_variable *container,
   *out_value = NULL;
   if (container->aggregation == LS_AGGREGATION_NONE)
     return ls_invalid_argument(
-        "variable '%s' cannot be saved: it is synchronized on read with "
-        "aggregation NONE, so its components make no value",
+        "variable '%s' has no one value: it is synchronized on read with "
+        "aggregation NONE, so its components make none",
         container->name);
   ls_crossing crossing;
   LS_RETURN_IF_ERROR(ls_cross_replica_begin(

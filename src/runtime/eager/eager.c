@@ -86,9 +86,8 @@ static ls_status read_parts(ls_variable *container, ls_array **out_array) {
   return ls_ok();
 }
 
-ls_status ls_variable_value(ls_variable *variable, ls_array **out_array) {
-  LS_REQUIRE_OUT(out_array, variable);
-  variable = ls_variable_meant(variable);
+// Finds the store of a variable that is about to be read or written.
+static ls_status find_store(ls_variable *variable, ls_store **out_store) {
   if (variable->graph != NULL)
     return ls_unimplemented(
         "the value of variable '%s' on the host: it is of graph '%s', take a "
@@ -97,20 +96,28 @@ ls_status ls_variable_value(ls_variable *variable, ls_array **out_array) {
   ls_runtime_state *state = NULL;
   LS_RETURN_IF_ERROR(ls_variable_settle(variable));
   LS_RETURN_IF_ERROR(ls_runtime_state_get(variable->runtime, &state));
+  *out_store = state->store;
+  return ls_ok();
+}
+
+ls_status ls_variable_value(ls_variable *variable, ls_array **out_array) {
+  LS_REQUIRE_OUT(out_array, variable);
+  ls_store *store = NULL;
+  variable = ls_variable_meant(variable);
+  LS_RETURN_IF_ERROR(find_store(variable, &store));
   if (variable->num_components > 0 &&
       (variable->synchronization == LS_SYNCHRONIZATION_ON_READ ||
-       !ls_store_is_shared(state->store, variable)))
+       !ls_store_is_shared(store, variable)))
     return read_parts(variable, out_array);
-  return ls_store_read(state->store, variable, out_array);
+  return ls_store_read(store, variable, out_array);
 }
 
 ls_status ls_variable_set_value(ls_variable *variable, const ls_array *array) {
   LS_REQUIRE(variable, array);
-  ls_runtime_state *state = NULL;
+  ls_store *store = NULL;
   variable = ls_variable_meant(variable);
-  LS_RETURN_IF_ERROR(ls_variable_settle(variable));
-  LS_RETURN_IF_ERROR(ls_runtime_state_get(variable->runtime, &state));
-  return ls_store_write(state->store, variable, array);
+  LS_RETURN_IF_ERROR(find_store(variable, &store));
+  return ls_store_set(store, variable, array);
 }
 
 // FEW: operands or results of an op for which no memory is allocated.
