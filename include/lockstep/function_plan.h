@@ -52,7 +52,8 @@ LS_API void ls_function_set_compiles_only(ls_function *function, bool on);
 // Returns the number of traces made so far.
 LS_API size_t ls_function_num_traces(const ls_function *function);
 // Returns the built graph of the newest trace, lent until the function is
-// cleared; NULL if there is none.
+// cleared, or called after a TPU system of the trace was initialized again; NULL
+// if there is none.
 LS_API const ls_graph *ls_function_graph(const ls_function *function);
 // Prints the newest trace's program: the lowered graph, or the memory plan with
 // its streams of instructions. The caller releases the text (ls_text_release).

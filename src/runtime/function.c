@@ -15,7 +15,7 @@
 
 // One trace: a function graph for one signature, and its program.
 typedef struct trace {
-  struct trace *next;  // Newest first. Never unlinked: a search may use it.
+  struct trace *next;  // Newest first. Stays after a drop: a search may use it.
   struct trace *next_dropped;
   uint64_t tracer_key;
   uint64_t options;
@@ -112,13 +112,18 @@ static void function_leave(ls_function *function) {
     free_dropped(function);
 }
 
+// Leaves a trace that calls cannot find any more to free_dropped; the lock is
+// held.
+static void drop_trace(ls_function *function, trace *t) {
+  t->next_dropped = function->dropped;
+  __atomic_store_n(&function->dropped, t, __ATOMIC_SEQ_CST);
+}
+
 void ls_function_clear(ls_function *function) {
   ls_mutex_lock(&function->lock);
   trace *list = __atomic_exchange_n(&function->traces, NULL, __ATOMIC_SEQ_CST);
-  for (trace *t = list; t != NULL; t = t->next) {
-    t->next_dropped = function->dropped;
-    __atomic_store_n(&function->dropped, t, __ATOMIC_SEQ_CST);
-  }
+  for (trace *t = list; t != NULL; t = t->next)
+    drop_trace(function, t);
   ls_mutex_unlock(&function->lock);
   free_dropped(function);
 }
@@ -261,6 +266,20 @@ static void end_span(const ls_function *function, const char *kind,
         &(ls_span){.kind = kind, .name = function->name, .began = began});
 }
 
+// Drops traces that no call can run any more; the lock is held.
+static void drop_stale(ls_function *function) {
+  trace **at = &function->traces;
+  while (*at != NULL) {
+    trace *t = *at;
+    if (ls_compiled_is_current(t->compiled)) {
+      at = &t->next;
+      continue;
+    }
+    __atomic_store_n(at, t->next, __ATOMIC_SEQ_CST);
+    drop_trace(function, t);
+  }
+}
+
 // Adds a trace of these arguments; `like`, unless it is NULL, is one whose
 // program does not fit the store.
 static ls_status add_trace(ls_function *function, const ls_tracer *tracer,
@@ -280,6 +299,7 @@ static ls_status add_trace(ls_function *function, const ls_tracer *tracer,
                               function->name);
   }
   ls_mutex_lock(&function->lock);
+  drop_stale(function);
   t->next = function->traces;
   __atomic_store_n(&function->traces, t, __ATOMIC_SEQ_CST);
   __atomic_fetch_add(&function->num_traces, like == NULL, __ATOMIC_RELAXED);
@@ -310,7 +330,7 @@ static trace *find_trace(ls_function *function, const ls_tracer *tracer,
   const int32_t replicas = tracer->replicas > 0 ? tracer->replicas : 1;
   const int32_t exporting = ls_context_current()->scoped.exporting;
   *out_like = NULL;
-  for (; t != NULL; t = t->next) {
+  for (; t != NULL; t = __atomic_load_n(&t->next, __ATOMIC_SEQ_CST)) {
     if (t->tracer_key != tracer->key || t->options != tracer->options ||
         t->replicas != replicas || t->exporting != exporting ||
         !ls_signature_matches(&t->signature, args, leaves))
@@ -525,6 +545,6 @@ const ls_graph *ls_function_graph_here(const ls_function *function) {
   const int32_t exporting = ls_context_current()->scoped.exporting;
   const trace *t = __atomic_load_n(&function->traces, __ATOMIC_SEQ_CST);
   while (t != NULL && t->exporting != exporting)
-    t = t->next;
+    t = __atomic_load_n(&t->next, __ATOMIC_SEQ_CST);
   return t != NULL ? t->graph : ls_function_graph(function);
 }

@@ -357,6 +357,13 @@ ls_status ls_plan_create(const ls_lower_request *request, ls_store *store,
 }
 
 // ---- Running ---------------------------------------------------------------
+bool ls_plan_is_current(const ls_plan *plan) {
+  if (plan->tells_failure) return false;
+  for (size_t i = 0; i < plan->num_parts; ++i)
+    if (!ls_compiled_is_current(plan->parts[i])) return false;
+  return true;
+}
+
 bool ls_plan_fits(const ls_plan *plan) {
   if (plan->tells_failure) return false;
   for (size_t i = 0; i < plan->num_parts; ++i)

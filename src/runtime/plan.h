@@ -35,7 +35,9 @@ LS_MUST_USE ls_status ls_plan_create(const ls_lower_request *request,
 void ls_plan_destroy(ls_plan *plan);
 LS_OWNED_POINTER(ls_plan, ls_plan_destroy)
 
-// Like the functions of a program in program.h.
+// Like the functions of a program in program.h. A plan that returns a
+// compilation's failure is for one run.
+bool ls_plan_is_current(const ls_plan *plan);
 bool ls_plan_fits(const ls_plan *plan);
 bool ls_plan_draws(const ls_plan *plan);
 LS_MUST_USE ls_status ls_plan_run(const ls_plan *plan, const ls_run_args *args,

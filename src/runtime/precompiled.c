@@ -193,9 +193,24 @@ static ls_status prepare_entry(ls_precompiled *a,
   return list_feeds(a, request, memory);
 }
 
+// Drops computations whose systems are gone or initialized again.
+static void drop_stale(ls_precompiled **list) {
+  while (*list != NULL) {
+    ls_precompiled *a = *list;
+    if (ls_plan_is_current(a->plan)) {
+      list = &a->next;
+      continue;
+    }
+    *list = a->next;
+    a->next = NULL;
+    ls_precompiled_destroy(a);
+  }
+}
+
 ls_status ls_precompile(ls_precompiled **list, const ls_lower_request *request,
                         const char *cluster, ls_store *store, ls_arena *memory,
                         ls_array **out_told) {
+  drop_stale(list);
   for (const ls_precompiled *a = *list; a != NULL; a = a->next)
     if (strcmp(a->cluster, cluster) == 0 && feeds_fit(a, request, false) &&
         ls_plan_fits(a->plan))

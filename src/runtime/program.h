@@ -34,6 +34,9 @@ ls_status ls_compiled_list_instructions(const ls_compiled *compiled,
 // Prints the plan as text, which the caller releases with ls_text_release.
 ls_status ls_compiled_print_plan(const ls_compiled *compiled, char **out_text);
 
+// Returns false if a TPU system of its computations is gone or initialized
+// again: the program cannot be run any more.
+bool ls_compiled_is_current(const ls_compiled *compiled);
 // Returns true if the store's variables are initialized, and distributed ones
 // shared, as the program expects; else the request must be lowered again.
 bool ls_compiled_fits(const ls_compiled *compiled, const ls_store *store);

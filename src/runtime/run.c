@@ -199,8 +199,8 @@ static bool is_settled(const ls_compiled *compiled, const ls_store *store) {
          ls_store_changes(store);
 }
 
-// Returns true if the TPU systems of its computations are still the same.
-static bool can_launch(const ls_program *program) {
+bool ls_compiled_is_current(const ls_compiled *compiled) {
+  const ls_program *program = compiled->program;
   for (size_t i = 0; i < program->num_launches; ++i)
     if (!program->runtime->launches->is_current(program->launches[i]))
       return false;
@@ -208,9 +208,10 @@ static bool can_launch(const ls_program *program) {
 }
 
 // Passes each of its TPU computations to its cores' queues.
-static ls_status launch(const ls_program *program, bool *out_stale) {
+static ls_status launch(const ls_compiled *compiled, bool *out_stale) {
+  const ls_program *program = compiled->program;
   if (program->num_launches == 0) return ls_ok();
-  *out_stale = !can_launch(program);
+  *out_stale = !ls_compiled_is_current(compiled);
   if (*out_stale)
     return LS_STATUS(LS_ABORTED, "a system was initialized again meanwhile");
   for (size_t i = 0; i < program->num_launches; ++i)
@@ -220,7 +221,7 @@ static ls_status launch(const ls_program *program, bool *out_stale) {
 
 bool ls_compiled_fits(const ls_compiled *compiled, const ls_store *store) {
   const ls_program *program = compiled->program;
-  if (program->num_launches > 0 && !can_launch(program)) return false;
+  if (!ls_compiled_is_current(compiled)) return false;
   if (is_settled(compiled, store)) return true;
   for (size_t i = 0; i < program->num_expects; ++i)
     if (ls_store_has_value(store,
@@ -361,7 +362,7 @@ static ls_status run_launch(ls_run *run, bool *out_stale) {
   ls_compiled *compiled = run->compiled;
   if (compiled->ops != NULL)
     LS_RETURN_IF_ERROR(ls_ranks_meet(compiled, &run->args));
-  LS_RETURN_IF_ERROR(launch(compiled->program, out_stale));
+  LS_RETURN_IF_ERROR(launch(compiled, out_stale));
   LS_RETURN_IF_ERROR(run_begin(run, out_stale));
   if (run->bound->padded != NULL)
     LS_RETURN_IF_ERROR(padded_inputs_fill(run->bound->padded, &run->args));

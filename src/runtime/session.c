@@ -319,6 +319,24 @@ static ls_status plan_key(const request *r, ls_text *key) {
   return ls_text_status(key);
 }
 
+// Drops plans that no run can use any more, unless another run may use one now:
+// then a later call drops them. The lock is held.
+static void drop_stale(ls_session *session, ls_plan **list) {
+  if ((__atomic_load_n(&session->num_running, __ATOMIC_SEQ_CST) &
+       ~(uint32_t)DESTROYED) > 1)
+    return;
+  while (*list != NULL) {
+    ls_plan *plan = *list;
+    if (ls_plan_is_current(plan)) {
+      list = &plan->next;
+      continue;
+    }
+    *list = plan->next;
+    plan->next = NULL;
+    ls_plan_destroy(plan);
+  }
+}
+
 // Finds or makes the plan; the session's lock is held.
 static ls_status find_or_make_plan(request *r, const ls_text *key,
                                    ls_plan **out_plan) {
@@ -330,13 +348,10 @@ static ls_status find_or_make_plan(request *r, const ls_text *key,
   if (*out_plan != NULL) return ls_ok();
   LS_OWN(ls_plan, plan) = NULL;
   LS_RETURN_IF_ERROR(make_plan(r, &plan));
-  if (first != NULL) {
-    plan->next = first->next;
-    first->next = plan;
-  } else {
-    LS_RETURN_IF_NO_MEMORY(
-        ls_map_insert(&session->plans, key->data, key->size, plan));
-  }
+  LS_RETURN_IF_NO_MEMORY(
+      ls_map_insert(&session->plans, key->data, key->size, plan));
+  drop_stale(session, &first);
+  plan->next = first;
   return ls_hand_over(&plan, out_plan);
 }
 
