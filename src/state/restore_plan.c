@@ -61,7 +61,7 @@ static int64_t find_filters(const ls_restore_plan *plan, size_t index) {
     const ls_shape before = plan->saver->variables[i]->type.shape;
     if (!is_kernel(plan->variables[i]) || before.rank < 2) continue;
     const int64_t filters = before.dim[before.rank - 1];
-    return before.rank == 4 && shape.dim[0] > filters &&
+    return before.rank == 4 && filters > 0 && shape.dim[0] > filters &&
                    shape.dim[0] % filters == 0
                ? filters
                : 0;

@@ -76,7 +76,7 @@ static ls_status read_member(ls_saved_npz *npz, size_t index, ls_map *known) {
         "with safetensors.torch.save_file as .safetensors "
         "(docs/from-pytorch.md)",
         npz->file->path);
-  const bool ends = length > 4 && strcmp(name + length - 4, ".npy") == 0;
+  const bool ends = length >= 4 && strcmp(name + length - 4, ".npy") == 0;
   ls_npy_header *header = &npz->headers[npz->num_entries];
   LS_RETURN_IF_ERROR(ls_status_annotate(read_header(npz, index, header),
                                         "while reading '%s'", npz->file->path));

@@ -36,12 +36,30 @@ static ls_status saver_check_variable(const ls_saver *saver, size_t index) {
   return ls_ok();
 }
 
+// Checks that no variable has the name of another one's component in a file.
+static ls_status check_part_names(const ls_saver *saver) {
+  for (size_t i = 0; i < saver->num_variables; ++i) {
+    const char *name = ls_saver_name(saver, i);
+    const size_t whole = ls_saver_part_of(name);
+    for (size_t k = 0; whole > 0 && k < saver->num_variables; ++k) {
+      const char *other = ls_saver_name(saver, k);
+      if (strncmp(other, name, whole) == 0 && other[whole] == '\0')
+        return ls_invalid_argument(
+            "the name '%s' in a saver is that of a component of '%s', which "
+            "the saver has, too",
+            name, other);
+    }
+  }
+  return ls_ok();
+}
+
 ls_status ls_saver_open(const ls_saver *saver, ls_store **out_store) {
   if (saver->variables == NULL && saver->num_variables > 0)
     return ls_invalid_argument("a saver of %zu variables at NULL",
                                saver->num_variables);
   for (size_t i = 0; i < saver->num_variables; ++i)
     LS_RETURN_IF_ERROR(saver_check_variable(saver, i));
+  LS_RETURN_IF_ERROR(check_part_names(saver));
   if (saver->session != NULL) {
     *out_store = ls_session_store(saver->session);
     return ls_ok();

@@ -169,6 +169,17 @@ TEST(a_dense_kernel_after_a_convolution_needs_its_images) {
   unlink(path);
 }
 
+TEST(a_convolution_without_filters_has_no_images) {
+  ls_variable *variables[] = {
+      counted_variable("conv/kernel", LS_SHAPE(1, 1, 1, 0)),
+      counted_variable("dense/kernel", LS_SHAPE(8, 3))};
+  write_array("fc.weight", LS_SHAPE(3, 8));
+  expect_ok(restore_as(variables, 2, "fc.weight", torch));
+  for (size_t i = 0; i < 2; ++i)
+    ls_variable_release(variables[i]);
+  unlink(path);
+}
+
 TEST(kernels_of_another_layout_are_refused_with_the_one_that_fits) {
   LS_OWN(ls_variable, kernel) = counted_variable("d/kernel", LS_SHAPE(2, 3));
   LS_OWN(ls_variable, square) = counted_variable("s/kernel", LS_SHAPE(3, 3));

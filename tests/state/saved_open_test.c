@@ -244,6 +244,23 @@ TEST(values_go_to_npz_and_back) {
   shell(command);
 }
 
+TEST(the_empty_name_goes_to_npz_and_back) {
+  static const char *const names[] = {""};
+  LS_OWN(ls_variable, variable) = plain("w", 7);
+  const ls_saver unnamed = {
+      .variables = &variable, .num_variables = 1, .names = names};
+  LS_OWN(ls_saved_file, file) = NULL;
+  LS_OWN(ls_saved_file, npz) = NULL;
+  size_t count = 0;
+  expect_ok(ls_saver_save(&unnamed, path));
+  expect_ok(ls_saved_file_open(path, &file));
+  expect_ok(ls_saved_file_write(file, "there.npz", NULL, &count));
+  expect_ok(ls_saved_file_open("there.npz", &npz));
+  set_variable(variable, (double[]){0});
+  expect_ok(ls_saved_file_restore(npz, &unnamed));
+  assert_true(value_of(variable) == 7);
+}
+
 static void put_npz(const char *name, bool deflated, const char *key,
                     const char *npy, size_t size) {
   ls_zip_writer *zip = NULL;

@@ -47,6 +47,10 @@ TEST(what_does_not_fit_is_named_and_nothing_is_restored) {
                 "no.safetensors");
   saver.names = (const char *const[]){"x", "x"};
   expect_status(ls_saver_save(&saver, path), LS_INVALID_ARGUMENT, "'x'");
+  // A file's names of components are no variables' own.
+  saver.names = (const char *const[]){"w:0", "w"};
+  expect_status(ls_saver_save(&saver, path), LS_INVALID_ARGUMENT,
+                "'w:0' in a saver is that of a component of 'w'");
   // Other names carry the values over.
   saver = (ls_saver){.variables = saved, .num_variables = 2, .names = names};
   expect_ok(ls_saver_save(&saver, path));
