@@ -50,7 +50,8 @@ typedef struct ls_checkpoints_options {
   // Numbers and texts by name that all runs sharing these checkpoints have in
   // common, such as the model's name. Default: nothing.
   const ls_record *identity;
-  ls_opt keep;  // Number of newest checkpoints to keep; 0: all. Default 5.
+  // Number of newest checkpoints, by step, to keep; 0: all. Default 5.
+  ls_opt keep;
   // Also keeps one per this many hours. Default: none.
   double keep_every_hours;
   // Also keeps the checkpoints that are best by this metric. Default: none.
@@ -78,8 +79,9 @@ typedef struct ls_checkpoints_options {
   ls_flag goes_on;
 } ls_checkpoints_options;
 
-// Opens a folder and removes what killed writers have left there. The caller
-// owns `*out_checkpoints`.
+// Opens a folder and removes what killed writers have left there: temporary
+// files, and values without a .json, of which the log tells. The caller owns
+// `*out_checkpoints`.
 //   LS_INVALID_ARGUMENT  two states have one name, or a number is negative.
 // A state's functions may not save, restore or close the checkpoints that call
 // them: these calls then fail with LS_FAILED_PRECONDITION.
@@ -95,9 +97,12 @@ LS_API LS_MUST_USE ls_status ls_checkpoints_close(ls_checkpoints *checkpoints);
 LS_API bool ls_checkpoints_due(const ls_checkpoints *checkpoints, int64_t step);
 
 // Saves the current values as the checkpoint of `step`, replacing one of the
-// same step, and deletes checkpoints that are no longer kept. A step that is
-// saved again without metrics keeps its `best_metric`.
+// same step, and deletes others that are no longer kept. The first save after
+// all values of a given step (ls_restore_options.step) were restored also
+// deletes the checkpoints of later steps: the run has left that future. A step
+// that is saved again without metrics keeps its `best_metric`.
 //   the failure of the previous save, unless `goes_on` is set
+//   LS_INVALID_ARGUMENT  the step is negative, or two metrics have one name.
 LS_API LS_MUST_USE ls_status
 ls_checkpoints_save(ls_checkpoints *checkpoints, int64_t step,
                     const ls_checkpoint_metric *metrics, size_t num_metrics);
@@ -137,7 +142,9 @@ typedef struct ls_restore_report {
   ls_value_report values;    // Result for each variable.
 } ls_restore_report;
 // Sets variables and states, or the selected ones, to the values of a
-// checkpoint. Nothing is set before all of it has been read and found to fit. A
+// checkpoint. Nothing is set before all of it has been read and found to fit. If
+// a state's own function refuses all the same, the states before it are
+// restored, those after it and the variables are not. A
 // checkpoint that becomes unreadable while it is being set is skipped too; if
 // there is no earlier one, variables that were not read completely have no
 // value. `options` and `report` may be NULL.

@@ -39,6 +39,8 @@ typedef struct ls_checkpoint_content {
 // Appends the path FOLDER/model.ckpt-<step>.EXTENSION.
 void ls_checkpoint_path(ls_text *path, const char *folder, int64_t step,
                         const char *extension);
+// Returns a metric from the value in a .json, which may be NULL; NaN: none.
+double ls_checkpoint_metric_of(const ls_json *value);
 // Returns the step N of a file name "model.ckpt-N" with this extension, else
 // -1.
 int64_t ls_checkpoint_step_of(const char *name, const char *extension);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Restores a checkpoint: the newest undamaged one, of the same run. Sets all
-// requested values and states, or none.
+// Restores a checkpoint: the newest undamaged one, of the same run. Sets
+// nothing before all of it is known to fit; only a state may still refuse.
 #include "base/plain.h"
 #include "base/require.h"
 #include "state/checkpoint_file.h"
@@ -19,7 +19,7 @@ typedef struct restoring {
   uint64_t started;           // File number for lazy variables; 0: none.
   const ls_record **records;  // Record of each state; NULL: not restored.
   ls_saver values;            // The variables to restore.
-  int64_t below;              // Considers only checkpoints of earlier steps.
+  int64_t last;               // Considers only checkpoints up to this step.
   ls_passed_over passed;      // Used on rank 0.
   bool setting;               // Everything fits; values are being set.
 } restoring;
@@ -67,7 +67,7 @@ static ls_status checkpoint_restore_find(restoring *self,
   const ls_opt step = self->options->step;
   for (size_t i = list->count; i > 0; --i) {
     const int64_t of = list->items[i - 1].step;
-    if (of >= self->below || (step.set && of != step.value)) continue;
+    if (of > self->last || (step.set && of != step.value)) continue;
     const ls_status status = read_whole(checkpoints, of, out);
     self->report->step = of;
     if (ls_status_is_ok(status) || step.set ||
@@ -254,7 +254,11 @@ static ls_status restore_from(restoring *self) {
       ls_ranks_agree(&checkpoints->ranks, run_restore(self, &plan)));
   report->variables = report->values.count[LS_VALUE_RESTORED] +
                       report->values.count[LS_VALUE_RENAMED];
-  if (is_whole(self)) checkpoints->saved_step = report->step;
+  if (is_whole(self)) {
+    checkpoints->saved_step = report->step;
+    checkpoints->list.future_of =
+        self->options->step.set ? report->step : INT64_MAX;
+  }
   return ls_ok();
 }
 
@@ -303,7 +307,7 @@ static ls_status ask_again(const restoring *self, ls_status status,
 
 static ls_status restore_found(restoring *self) {
   ls_checkpoints *checkpoints = self->checkpoints;
-  self->below = INT64_MAX;
+  self->last = INT64_MAX;
   for (;;) {
     bool again = false;
     self->setting = false;
@@ -311,8 +315,8 @@ static ls_status restore_found(restoring *self) {
     checkpoints->tidies = ls_status_is_ok(status) && !self->options->step.set;
     if (!ls_status_is_ok(status)) status = ask_again(self, status, &again);
     if (again) {
-      self->below = self->report->step;
-      pass_over(self, self->below, status);
+      self->last = self->report->step - 1;
+      pass_over(self, self->report->step, status);
       continue;
     }
     if (ls_status_is_ok(status) && ls_checkpoints_leads(checkpoints))

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <math.h>
 #include <stdio.h>
 
 #include "base/memory/own.h"
@@ -68,6 +69,18 @@ static void print_record(ls_json_writer *json, const char *key,
   ls_record_write(record, json);
 }
 
+// The text of an infinite metric, which JSON has no number for.
+#define INFINITE "Infinity"
+
+double ls_checkpoint_metric_of(const ls_json *value) {
+  if (value != NULL && value->kind == LS_JSON_NUMBER) return value->number;
+  const char *text =
+      value != NULL && value->kind == LS_JSON_STRING ? value->string : "";
+  return strcmp(text, INFINITE) == 0       ? (double)INFINITY
+         : strcmp(text, "-" INFINITE) == 0 ? -(double)INFINITY
+                                           : (double)NAN;
+}
+
 // Prints the .json; `before` is the .json that it replaces, or NULL.
 static void print_content(ls_text *text, const ls_checkpoint_content *content,
                           const uint32_t *crcs, const char *before) {
@@ -83,7 +96,11 @@ static void print_content(ls_text *text, const ls_checkpoint_content *content,
   ls_json_begin(&json, '{');
   for (size_t i = 0; i < content->num_metrics; ++i) {
     ls_json_key(&json, content->metrics[i].name);
-    ls_json_f64(&json, content->metrics[i].value);
+    const double value = content->metrics[i].value;
+    if (isinf(value))
+      ls_json_string(&json, value > 0 ? INFINITE : "-" INFINITE);
+    else
+      ls_json_f64(&json, value);
   }
   ls_json_end(&json, '}');
   print_record(&json, "identity", content->identity);

@@ -16,12 +16,13 @@ static ls_status remove_file(ls_checkpoints *self, const char *name) {
 }
 
 // Removes the .json first: values without it are no checkpoint.
-static ls_status remove_files(ls_checkpoints *self, int64_t step) {
+ls_status ls_checkpoint_remove(ls_checkpoints *self, const char *folder,
+                               int64_t step) {
   static const char *const extensions[] = {"json", "safetensors"};
   const ls_file_system *files = ls_runtime_files(self->runtime);
   LS_OWN(ls_text, path) = {.allocator = self->allocator};
   for (size_t i = 0; i < LS_COUNT_OF(extensions); ++i) {
-    ls_checkpoint_path(&path, self->folder, step, extensions[i]);
+    ls_checkpoint_path(&path, folder, step, extensions[i]);
     LS_RETURN_IF_ERROR(ls_text_status(&path));
     const ls_status status = files->remove(files->user, ls_text_data(&path));
     if (ls_status_code(status) != LS_NOT_FOUND) LS_RETURN_IF_ERROR(status);
@@ -82,10 +83,9 @@ static ls_status write_list(ls_checkpoints *self) {
 // ---- Opening the list ------------------------------------------------------
 static double find_metric(const ls_json *root, const char *name) {
   const ls_json *metrics = ls_json_find(root, "metrics");
-  const ls_json *value =
-      metrics == NULL || name == NULL ? NULL : ls_json_find(metrics, name);
-  return value != NULL && value->kind == LS_JSON_NUMBER ? value->number
-                                                        : (double)NAN;
+  return metrics == NULL || name == NULL
+             ? (double)NAN
+             : ls_checkpoint_metric_of(ls_json_find(metrics, name));
 }
 
 // Reads a checkpoint's .json; of a damaged one only the step is known.
@@ -96,7 +96,8 @@ static ls_status read_info(ls_checkpoints *self, int64_t step,
   const ls_status status =
       ls_checkpoint_file_read_notes(self->runtime, self->folder, step, &file);
   if (ls_status_code(status) == LS_RESOURCE_EXHAUSTED) return status;
-  out->is_damaged = ls_status_code(status) == LS_DATA_LOSS;
+  out->is_damaged = ls_status_code(status) == LS_DATA_LOSS ||
+                    ls_status_code(status) == LS_INVALID_ARGUMENT;
   ls_status_free(status);
   if (file.root == NULL) return ls_ok();
   const ls_json *wall = ls_json_find(file.root, "wall");
@@ -112,17 +113,28 @@ static bool has_name(const ls_file_entry *entries, size_t count, int64_t step,
   return false;
 }
 
-// Returns true for a file left by a killed writer: a temporary file, or values
-// without a .json.
-static bool is_left_over(const ls_file_entry *entries, size_t count,
-                         const char *name) {
-  const int64_t step = ls_checkpoint_step_of(name, "safetensors");
+// Returns true for a temporary file of a killed writer.
+static bool is_temporary(const char *name) {
   return ls_checkpoint_step_of(name, "safetensors.tmp") >= 0 ||
          ls_checkpoint_step_of(name, "json.tmp") >= 0 ||
          strcmp(name, "checkpoint.tmp") == 0 ||
          strcmp(name, LS_CHECKPOINT_NONCE) == 0 ||
-         strcmp(name, LS_CHECKPOINT_NONCE ".tmp") == 0 ||
-         (step >= 0 && !has_name(entries, count, step, "json"));
+         strcmp(name, LS_CHECKPOINT_NONCE ".tmp") == 0;
+}
+
+// Removes a file that a killed writer has left: a temporary one, or values
+// without a .json. Tells of the latter, as a user may have put them there.
+static ls_status remove_left_over(ls_checkpoints *self,
+                                  const ls_file_entry *entries, size_t count,
+                                  const char *name) {
+  const int64_t step = ls_checkpoint_step_of(name, "safetensors");
+  const bool alone = step >= 0 && !has_name(entries, count, step, "json");
+  if (alone)
+    ls_runtime_log(self->runtime, LS_LOG_WARNING, "checkpoint",
+                   "removing '%s/%s': values without a .json, as a writer "
+                   "that is killed leaves them",
+                   self->folder, name);
+  return alone || is_temporary(name) ? remove_file(self, name) : ls_ok();
 }
 
 static ls_status take_entries(ls_checkpoints *self,
@@ -135,8 +147,9 @@ static ls_status take_entries(ls_checkpoints *self,
       LS_RETURN_IF_ERROR(read_info(self, step, &info));
       if (!checkpoint_list_insert(self, info)) return ls_out_of_memory();
     }
-    if (!self->only_reads && is_left_over(entries, count, entries[i].name))
-      LS_RETURN_IF_ERROR(remove_file(self, entries[i].name));
+    if (!self->only_reads)
+      LS_RETURN_IF_ERROR(
+          remove_left_over(self, entries, count, entries[i].name));
   }
   return ls_ok();
 }
@@ -187,21 +200,26 @@ static bool is_of_its_hours(const ls_checkpoints *self, size_t i) {
 }
 
 static bool is_kept(const ls_checkpoints *self, size_t i) {
+  const ls_checkpoint_list *list = &self->list;
   const int64_t keep = self->options.keep.value;
+  const int64_t *asked = self->options.kept_step;
+  const int64_t step = list->items[i].step;
+  if (step == list->written || (asked != NULL && *asked > 0 && *asked == step))
+    return true;
+  if (step > list->future_of) return false;
   size_t newer = 0;  // Damaged checkpoints do not count.
-  for (size_t k = i + 1; k < self->list.count; ++k)
-    newer += !self->list.items[k].is_damaged;
-  const int64_t *step = self->options.kept_step;
+  for (size_t k = i + 1; k < list->count; ++k)
+    newer += !list->items[k].is_damaged;
   return keep == 0 || newer < (size_t)keep || is_best(self, i) ||
-         is_of_its_hours(self, i) ||
-         (step != NULL && *step > 0 && *step == self->list.items[i].step);
+         is_of_its_hours(self, i);
 }
 
 static ls_status drop_others(ls_checkpoints *self) {
   ls_checkpoint_list *list = &self->list;
   for (size_t i = list->count; i > 0; --i) {
     if (is_kept(self, i - 1)) continue;
-    LS_RETURN_IF_ERROR(remove_files(self, list->items[i - 1].step));
+    LS_RETURN_IF_ERROR(
+        ls_checkpoint_remove(self, self->folder, list->items[i - 1].step));
     memmove(&list->items[i - 1], &list->items[i],
             (list->count - i) * sizeof(*list->items));
     --list->count;
@@ -217,8 +235,8 @@ static ls_status checkpoint_list_tidy(ls_checkpoints *self) {
   return self->list.count == before ? ls_ok() : write_list(self);
 }
 
-// Adds a checkpoint just written, removes those not to be kept, and writes the
-// list.
+// Adds a checkpoint just written, removes others that are not to be kept, and
+// writes the list.
 static ls_status checkpoint_list_add(ls_checkpoints *self,
                                      const ls_checkpoint_content *content) {
   ls_checkpoint_info info = {
@@ -228,8 +246,11 @@ static ls_status checkpoint_list_add(ls_checkpoints *self,
     if (strcmp(content->metrics[i].name, best) == 0)
       info.metric = content->metrics[i].value;
   if (!checkpoint_list_insert(self, info)) return ls_out_of_memory();
+  self->list.written = info.step;
   LS_RETURN_IF_ERROR(write_list(self));
-  return checkpoint_list_tidy(self);
+  LS_RETURN_IF_ERROR(checkpoint_list_tidy(self));
+  self->list.future_of = INT64_MAX;
+  return ls_ok();
 }
 
 enum { DEFAULT_KEEP = 5, DEFAULT_SECONDS = 60 };
@@ -403,6 +424,8 @@ static ls_status checkpoints_open(const ls_checkpoints_options *options,
   self->allocator = allocator;
   self->options = *options;
   self->only_reads = only_reads;
+  self->list.written = -1;
+  self->list.future_of = INT64_MAX;
   checkpoints_with_defaults(&self->options);
   ls_status status = open_folder(self);
   if (ls_status_is_ok(status))
@@ -585,6 +608,12 @@ ls_status ls_checkpoints_save(ls_checkpoints *checkpoints, int64_t step,
   if (step < 0)
     return ls_invalid_argument("there is no checkpoint of step %lld",
                                (long long)step);
+  for (size_t i = 0; i < num_metrics; ++i)
+    for (size_t k = 0; k < i; ++k)
+      if (strcmp(metrics[i].name, metrics[k].name) == 0)
+        return ls_invalid_argument(
+            "two metrics of the checkpoint of step %lld are called '%s'",
+            (long long)step, metrics[i].name);
   LS_RETURN_IF_ERROR(ls_checkpoints_begin(checkpoints, "ls_checkpoints_save"));
   const ls_status status =
       checkpoints_save(checkpoints, step, metrics, num_metrics);

@@ -17,6 +17,10 @@ typedef struct ls_checkpoint_info {
 typedef struct ls_checkpoint_list {
   ls_checkpoint_info *items;  // Sorted by step.
   size_t count, capacity;
+  int64_t written;  // Step of the last one written; -1: none yet.
+  // Checkpoints of later steps are of a future that the run has left: a restore
+  // of this step was asked for.
+  int64_t future_of;
 } ls_checkpoint_list;
 
 struct ls_checkpoints {
@@ -71,6 +75,9 @@ bool ls_checkpoints_have_failed(ls_checkpoints *self);
 // Returns true if a save is due on this rank, without asking the other ranks.
 bool ls_checkpoints_are_due(const ls_checkpoints *self, int64_t step);
 
+// Removes the files of a checkpoint in the folder, or among the copies.
+LS_MUST_USE ls_status ls_checkpoint_remove(ls_checkpoints *self,
+                                           const char *folder, int64_t step);
 // Returns the checkpoint of a step; NULL: there is none.
 const ls_checkpoint_info *
 ls_checkpoint_list_find(const ls_checkpoint_list *list, int64_t step);

@@ -259,15 +259,9 @@ ls_status ls_checkpoints_bring(ls_checkpoints *self, int64_t step) {
 
 // Removes the copies of a checkpoint, and folders that become empty.
 void ls_checkpoints_take_back(ls_checkpoints *self, int64_t step) {
-  static const char *const extensions[] = {"json", "safetensors"};
   const ls_file_system *files = ls_runtime_files(self->runtime);
   if (self->copies == NULL) return;
-  ls_text path = {.allocator = self->allocator};
-  for (size_t i = 0; i < LS_COUNT_OF(extensions); ++i) {
-    ls_checkpoint_path(&path, self->copies, step, extensions[i]);
-    ls_status_free(files->remove(files->user, ls_text_data(&path)));
-  }
-  ls_text_deinit(&path);
+  ls_status_free(ls_checkpoint_remove(self, self->copies, step));
   ls_status_free(files->remove(files->user, self->copies));
   ls_status_free(files->remove(files->user, self->folder));
 }

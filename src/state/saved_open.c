@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Opens saved values: finds out what a path names.
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -255,9 +254,9 @@ static ls_status take_notes(ls_saved_file *self) {
   if (self->metrics == NULL) return ls_out_of_memory();
   for (const ls_json *metric = metrics == NULL ? NULL : metrics->first;
        metric != NULL; metric = metric->next)
-    self->metrics[self->num_metrics++] = (ls_checkpoint_metric){
-        metric->key != NULL ? metric->key : "",
-        metric->kind == LS_JSON_NUMBER ? metric->number : (double)NAN};
+    self->metrics[self->num_metrics++] =
+        (ls_checkpoint_metric){metric->key != NULL ? metric->key : "",
+                               ls_checkpoint_metric_of(metric)};
   return ls_ok();
 }
 
@@ -285,9 +284,8 @@ static ls_status open_checkpoint(ls_saved_file *self, const char *folder,
   return take_notes(self);
 }
 
-// Opens the newest undamaged checkpoint of a folder; with `tells` logs which
-// damaged ones it skips.
-static ls_status open_newest(ls_saved_file *self, const char *folder,
+// Opens the newest undamaged one of the listed checkpoints.
+static ls_status open_listed(ls_saved_file *self, const char *folder,
                              const int64_t *steps, size_t count, bool read,
                              bool tells) {
   ls_passed_over passed = {0};
@@ -303,6 +301,23 @@ static ls_status open_newest(ls_saved_file *self, const char *folder,
     ls_passed_over_add(&passed, steps[i - 1], status);
   }
   return ls_passed_over_end(&passed, folder);
+}
+
+// Opens the newest undamaged checkpoint of a folder; with `tells` logs which
+// damaged ones it skips. Lists once more if the listed ones are gone, which a
+// writer may have replaced by newer ones meanwhile.
+static ls_status open_newest(ls_saved_file *self, const char *folder,
+                             const int64_t *steps, size_t count, bool read,
+                             bool tells) {
+  const ls_status status = open_listed(self, folder, steps, count, read, tells);
+  if (ls_status_code(status) != LS_NOT_FOUND) return status;
+  LS_OWN_MEMORY(ls_runtime_allocator(self->runtime), int64_t, again) = NULL;
+  const ls_status listed =
+      ls_saved_find_steps(self->runtime, folder, &again, &count);
+  if (!ls_status_is_ok(listed) || count == 0)
+    return ls_status_join(status, listed);
+  ls_status_free(status);
+  return open_listed(self, folder, again, count, read, tells);
 }
 
 // ---- Files -----------------------------------------------------------------
