@@ -51,7 +51,8 @@ typedef struct ls_saver {
 LS_API LS_MUST_USE ls_status ls_saver_save(const ls_saver *saver,
                                            const char *path);
 
-// Sets all variables to the file's values; ignores its other entries.
+// Sets all variables to the values of the file, or of another that
+// ls_saved_file_open opens; ignores its other entries.
 //   LS_NOT_FOUND         no such file, or it lacks a variable.
 //   LS_INVALID_ARGUMENT  an entry of another dtype or shape: names the file,
 //                        the variable, and both types.

@@ -74,12 +74,6 @@ typedef struct needing {
   size_t count;
 } needing;
 
-static bool is_fed(const ls_precompiled *a, uint64_t ref) {
-  for (size_t i = 0; i < a->num_feeds; ++i)
-    if (a->feeds[i] == ref) return true;
-  return false;
-}
-
 static void need_node(needing *n, size_t place) {
   if (place == SIZE_MAX || n->seen[place]) return;
   n->seen[place] = true;
@@ -91,12 +85,6 @@ static void need_cluster(needing *n, const char *cluster) {
     if (is_in_cluster(n->graph->nodes[i], cluster)) need_node(n, i);
 }
 
-static bool is_shape_known(ls_shape shape) {
-  for (int d = 0; d < shape.rank; ++d)
-    if (shape.dim[d] < 0) return false;
-  return shape.rank >= 0;
-}
-
 static void need_all(needing *n) {
   ls_precompiled *a = n->entry;
   need_cluster(n, a->cluster);
@@ -106,13 +94,14 @@ static void need_all(needing *n) {
     const uint64_t ref = ls_ref(node->id, 0);
     if (cluster != NULL && strcmp(cluster, a->cluster) != 0)
       need_cluster(n, cluster);
-    if (node->type == LS_OP_PLACEHOLDER && !is_fed(a, ref) &&
-        is_shape_known(node->outputs[0].shape)) {
+    if (node->type == LS_OP_PLACEHOLDER &&
+        !ls_is_fed(a->feeds, a->num_feeds, ref) &&
+        ls_shape_is_known(node->outputs[0].shape)) {
       a->feeds[a->num_feeds] = ref;
       a->feed_types[a->num_feeds++] = node->outputs[0];
     }
     for (uint32_t i = 0; i < node->num_inputs; ++i)
-      if (!is_fed(a, node->inputs[i]))
+      if (!ls_is_fed(a->feeds, a->num_feeds, node->inputs[i]))
         need_node(n, ls_graph_position(n->graph, ls_ref_id(node->inputs[i])));
     for (uint32_t i = 0; i < node->num_control; ++i)
       need_node(n, ls_graph_position(n->graph, node->control[i]));

@@ -214,15 +214,6 @@ static ls_nest fetch_leaf(ls_nest leaf, void *user) {
   }
 }
 
-static size_t session_count_values(const ls_nest *leaves, size_t count) {
-  size_t values = 0;
-  for (size_t i = 0; i < count; ++i)
-    values += leaves[i].kind == LS_KIND_DISTRIBUTED
-                  ? ls_distributed_count(leaves[i])
-                  : leaves[i].kind == LS_KIND_TENSOR;
-  return values;
-}
-
 static ls_status gather_fetches(request *r, ls_nest fetches) {
   r->fetches = ls_nest_map(fetches, fetch_leaf, r);
   LS_RETURN_IF_ERROR(ls_nest_status(r->fetches));
@@ -231,20 +222,15 @@ static ls_status gather_fetches(request *r, ls_nest fetches) {
   r->targets = ls_arena_new_array(&r->memory, ls_op, r->num_leaves + 1);
   if (r->leaves == NULL || r->targets == NULL) return ls_out_of_memory();
   ls_nest_flatten(r->fetches, r->leaves, r->num_leaves);
-  const size_t values = session_count_values(r->leaves, r->num_leaves);
+  const size_t values = ls_trace_list_refs(r->leaves, r->num_leaves, NULL);
   r->refs = ls_arena_new_array(&r->memory, uint64_t, values + 1);
   r->outputs = ls_arena_new_array(&r->memory, void *, values + 1);
   r->num_outputs = values + 1;
   if (r->refs == NULL || r->outputs == NULL) return ls_out_of_memory();
-  for (size_t i = 0; i < r->num_leaves; ++i) {
-    const ls_nest leaf = r->leaves[i];
-    const size_t parts = ls_distributed_count(leaf);
-    for (size_t k = 0; k < parts; ++k)
-      r->refs[r->num_refs++] = ls_distributed_component(leaf, k).as.tensor.ref;
-    if (leaf.kind == LS_KIND_TENSOR)
-      r->refs[r->num_refs++] = leaf.as.tensor.ref;
-    if (leaf.kind == LS_KIND_OP) r->targets[r->num_targets++] = leaf.as.op;
-  }
+  r->num_refs = ls_trace_list_refs(r->leaves, r->num_leaves, r->refs);
+  for (size_t i = 0; i < r->num_leaves; ++i)
+    if (r->leaves[i].kind == LS_KIND_OP)
+      r->targets[r->num_targets++] = r->leaves[i].as.op;
   return ls_ok();
 }
 

@@ -281,10 +281,8 @@ ls_nest ls_trace_tensors(ls_nest args) {
 }
 
 // ---- Results ---------------------------------------------------------------
-// Lists the refs of tensor leaves, also distributed ones. Returns their number;
-// `refs` may be NULL.
-static size_t list_refs(const ls_nest *leaves, size_t num_leaves,
-                        uint64_t *refs) {
+size_t ls_trace_list_refs(const ls_nest *leaves, size_t num_leaves,
+                          uint64_t *refs) {
   size_t count = 0;
   for (size_t i = 0; i < num_leaves; ++i) {
     const size_t components = leaves[i].kind == LS_KIND_DISTRIBUTED
@@ -306,8 +304,8 @@ ls_status ls_trace_set_results(ls_graph *graph, ls_nest results) {
   const size_t num_leaves = ls_nest_num_leaves(results);
   LS_OWN_ARRAY_OR_RETURN(allocator, ls_nest, leaves, num_leaves);
   ls_nest_flatten(results, leaves, num_leaves);
-  const size_t count = list_refs(leaves, num_leaves, NULL);
+  const size_t count = ls_trace_list_refs(leaves, num_leaves, NULL);
   LS_OWN_ARRAY_OR_RETURN(allocator, uint64_t, refs, count);
-  list_refs(leaves, num_leaves, refs);
+  ls_trace_list_refs(leaves, num_leaves, refs);
   return ls_graph_set_results(graph, refs, count);
 }

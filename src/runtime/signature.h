@@ -61,6 +61,10 @@ bool ls_trace_has_others(ls_nest args);
 // arrays: host scalars are i32 or f32, variables are read. A leaf whose
 // components are all none becomes none.
 ls_nest ls_trace_tensors(ls_nest args);
+// Lists the refs of tensor leaves, also distributed ones. Returns their number;
+// `refs` may be NULL.
+size_t ls_trace_list_refs(const ls_nest *leaves, size_t num_leaves,
+                          uint64_t *refs);
 // Makes the tensors of a nest the results of a function's graph, in flattening
 // order; of a distributed leaf its components.
 ls_status ls_trace_set_results(ls_graph *graph, ls_nest results);

@@ -272,11 +272,7 @@ ls_status ls_saver_restore_from(const ls_saver *saver,
 
 ls_status ls_saver_restore(const ls_saver *saver, const char *path) {
   LS_REQUIRE(saver, path);
-  ls_runtime *runtime = ls_runtime_current();
-  if (runtime == NULL) return ls_out_of_memory();
-  LS_OWN(ls_safetensors_file, file) = {0};
-  LS_RETURN_IF_ERROR(ls_safetensors_open(runtime, path, &file));
-  return ls_saver_restore_from(saver, &file);
+  return ls_saver_restore_part(saver, path, NULL, NULL);
 }
 
 ls_status ls_saver_restore_part(const ls_saver *saver, const char *path,

@@ -419,6 +419,12 @@ static ls_status no_such_core(const char *device, const ls_device_parts *parts,
       device, pod->name, pod->num_hosts - 1, pod->cores_per_host - 1);
 }
 
+// Returns the core that the parts name; left out, the first one of its host.
+static ls_core *core_of(ls_pod *pod, const ls_device_parts *parts) {
+  return ls_pod_core(pod, parts->task == LS_LEFT_OUT ? 0 : parts->task,
+                     parts->index == LS_LEFT_OUT ? 0 : parts->index);
+}
+
 ls_status ls_pod_lookup_core(ls_runtime *runtime, const char *device,
                              ls_core **out_core) {
   ls_device_parts parts;
@@ -431,8 +437,7 @@ ls_status ls_pod_lookup_core(ls_runtime *runtime, const char *device,
   const bool is_local = strcmp(parts.job, "localhost") == 0;
   ls_pod *pod = ls_pod_of_job(runtime, is_local ? "" : parts.job);
   if (pod != NULL && (parts.replica == LS_LEFT_OUT || parts.replica == 0))
-    *out_core = ls_pod_core(pod, parts.task == LS_LEFT_OUT ? 0 : parts.task,
-                            parts.index == LS_LEFT_OUT ? 0 : parts.index);
+    *out_core = core_of(pod, &parts);
   if (*out_core != NULL) return ls_ok();
   const ls_status status = no_such_core(device, &parts, pod);
   ls_object_release(pod);
@@ -444,9 +449,7 @@ ls_core *ls_pod_core_at(ls_pod *pod, const char *device) {
   const ls_status status = ls_device_parse(device, &parts);
   const bool is_named = ls_status_is_ok(status);
   ls_status_free(status);
-  return is_named ? ls_pod_core(pod, parts.task == LS_LEFT_OUT ? 0 : parts.task,
-                                parts.index == LS_LEFT_OUT ? 0 : parts.index)
-                  : NULL;
+  return is_named ? core_of(pod, &parts) : NULL;
 }
 
 bool ls_pod_has_core(ls_runtime *runtime, const char *name,

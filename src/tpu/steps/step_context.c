@@ -219,12 +219,8 @@ static ls_status take_leaf(ls_step_parts *parts, const named *n, ls_nest leaf) {
   for (size_t i = 0; i < taken; ++i) {
     const ls_nest one = count == 0 ? leaf : ls_distributed_component(leaf, i);
     ls_tensor *value = &parts->values[parts->num_values];
-    if (one.kind == LS_KIND_TENSOR)
-      *value = one.as.tensor;
-    else
-      LS_RETURN_IF_ERROR(
-          ls_status_annotate(ls_distributed_as_tensor(one, value),
-                             "output '%s' of a step", n->name));
+    LS_RETURN_IF_ERROR(ls_status_annotate(ls_distributed_as_tensor(one, value),
+                                          "output '%s' of a step", n->name));
     ++parts->num_values;
   }
   return ls_ok();

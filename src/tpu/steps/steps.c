@@ -109,12 +109,6 @@ static ls_status steps_op_of(ls_nest made, ls_op *out_op) {
   return ls_ok();
 }
 
-static ls_status steps_as_tensor(ls_nest leaf, ls_tensor *out_tensor) {
-  return leaf.kind == LS_KIND_TENSOR
-             ? (*out_tensor = leaf.as.tensor, ls_ok())
-             : ls_distributed_as_tensor(leaf, out_tensor);
-}
-
 // Lists identities of the outputs that wait for the op.
 static ls_status list_outputs(const ls_steps_build *build, ls_op op,
                               ls_nest *out_list) {
@@ -126,8 +120,9 @@ static ls_status list_outputs(const ls_steps_build *build, ls_op op,
   LS_CONTROL_SCOPE(&op, 1);
   for (size_t i = 0; i < count; ++i) {
     ls_tensor tensor;
-    LS_RETURN_IF_ERROR(ls_status_annotate(steps_as_tensor(leaves[i], &tensor),
-                                          "leaf %zu of a step's outputs", i));
+    LS_RETURN_IF_ERROR(
+        ls_status_annotate(ls_distributed_as_tensor(leaves[i], &tensor),
+                           "leaf %zu of a step's outputs", i));
     ls_nest_builder_append(&list, ls_leaf(ls_identity(tensor)));
   }
   return ls_take_nest(ls_nest_builder_finish(&list, LS_KIND_LIST), out_list);
