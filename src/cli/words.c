@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/data/json_text.h"
+
 // ---- Lists -----------------------------------------------------------------
 static size_t count_words(const char *text) {
   size_t count = 1;
@@ -107,59 +109,20 @@ ls_status cli_words_check(const cli_words *words, const ls_saved_file *a,
 }
 
 // ---- JSON ------------------------------------------------------------------
-static const char *skip_space(const char *at) {
-  return at + strspn(at, " \t\r\n");
-}
-
-// Returns the end of the string that begins at `at`; NULL if it is not
-// terminated.
-static const char *skip_string(const char *at) {
-  for (++at; *at != '"'; ++at) {
-    if (*at == '\\') ++at;
-    if (*at == '\0') return NULL;
-  }
-  return at + 1;
-}
-
-// Returns the end of a value of any kind.
-static const char *skip_value(const char *at) {
-  int depth = 0;
-  if (*at == '"') return skip_string(at);
-  for (; *at != '\0'; ++at) {
-    if (*at == '"') {
-      at = skip_string(at);
-      if (at == NULL) return NULL;
-      --at;
-    } else if (*at == '{' || *at == '[') {
-      ++depth;
-    } else if (*at == '}' || *at == ']') {
-      if (depth == 0) return at;
-      if (--depth == 0) return at + 1;
-    } else if (depth == 0 && (*at == ',' || strchr(" \t\r\n", *at) != NULL)) {
-      return at;
-    }
-  }
-  return depth == 0 ? at : NULL;
-}
-
 bool cli_json_next(const char **at, cli_member *out) {
-  const char *text = skip_space(*at);
-  if (*text != '{' && *text != ',') return false;
-  text = skip_space(text + 1);
-  if (*text != '"') return false;
-  const char *end = skip_string(text);
-  if (end == NULL) return false;
-  out->key = text + 1;
-  out->key_size = (size_t)(end - text) - 2;
-  text = skip_space(end);
-  if (*text != ':') return false;
-  text = skip_space(text + 1);
-  end = skip_value(text);
-  if (end == NULL || end == text) return false;
-  out->value = text;
-  out->value_size = (size_t)(end - text);
-  *at = end;
-  return true;
+  cli_cursor c = {.text = *at, .at = *at};
+  if (!cli_cursor_take(&c, '{') && !cli_cursor_take(&c, ',')) return false;
+  CLI_OWN(ls_status, key) = cli_cursor_string(&c, &out->key, &out->key_size);
+  if (!ls_status_is_ok(key) || !cli_cursor_take(&c, ':')) return false;
+  cli_cursor_space(&c);
+  out->value = c.at;
+  // Other words than those of JSON are for the caller, such as NaN.
+  const size_t size = strcspn(c.at, "\"{[,]} \t\r\n");
+  c.at += size;
+  CLI_OWN(ls_status, value) = size > 0 ? ls_ok() : cli_cursor_skip(&c, NULL);
+  out->value_size = (size_t)(c.at - out->value);
+  if (ls_status_is_ok(value)) *at = c.at;
+  return ls_status_is_ok(value);
 }
 
 bool cli_json_find(const char *object, const char *key, cli_member *out) {

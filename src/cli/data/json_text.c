@@ -10,15 +10,21 @@
 
 enum { MOST_NESTING = 64 };
 
+// Returns the character at the position; 0 at the end, which is none of JSON.
+static char next_of(const cli_cursor *c) {
+  return c->at == c->end ? '\0' : *c->at;
+}
+
 void cli_cursor_space(cli_cursor *c) {
-  while (c->at < c->end &&
-         (*c->at == ' ' || *c->at == '\n' || *c->at == '\r' || *c->at == '\t'))
-    ++c->at;
+  for (;; ++c->at) {
+    const char found = next_of(c);
+    if (found != ' ' && found != '\n' && found != '\r' && found != '\t') return;
+  }
 }
 
 bool cli_cursor_take(cli_cursor *c, char wanted) {
   cli_cursor_space(c);
-  if (c->at == c->end || *c->at != wanted) return false;
+  if (next_of(c) != wanted) return false;
   ++c->at;
   return true;
 }
@@ -54,11 +60,11 @@ static bool is_hex(char c) {
 
 // Skips what follows a backslash.
 static ls_status skip_escape(cli_cursor *c) {
-  if (c->at == c->end || strchr("\"\\/bfnrtu", *c->at) == NULL || *c->at == 0)
+  if (next_of(c) == '\0' || strchr("\"\\/bfnrtu", *c->at) == NULL)
     return cli_cursor_error(c, "an escape: one of \"\\/bfnrtu");
   if (*c->at++ != 'u') return ls_ok();
   for (int i = 0; i < 4; ++i, ++c->at)
-    if (c->at == c->end || !is_hex(*c->at))
+    if (!is_hex(next_of(c)))
       return cli_cursor_error(c, "four hexadecimal digits");
   return ls_ok();
 }
@@ -66,7 +72,7 @@ static ls_status skip_escape(cli_cursor *c) {
 ls_status cli_cursor_string(cli_cursor *c, const char **out, size_t *out_size) {
   if (!cli_cursor_take(c, '"')) return cli_cursor_error(c, "a string");
   *out = c->at;
-  for (; c->at < c->end && *c->at != '"';) {
+  while (c->at != c->end && *c->at != '"') {
     if ((unsigned char)*c->at < ' ')
       return cli_cursor_error(c, "an escape for a control character");
     if (*c->at++ == '\\') LS_RETURN_IF_ERROR(skip_escape(c));
@@ -79,25 +85,24 @@ ls_status cli_cursor_string(cli_cursor *c, const char **out, size_t *out_size) {
 // ---- Values ----------------------------------------------------------------
 static bool skip_digits(cli_cursor *c) {
   const char *begin = c->at;
-  while (c->at < c->end && *c->at >= '0' && *c->at <= '9')
+  while (next_of(c) >= '0' && next_of(c) <= '9')
     ++c->at;
   return c->at > begin;
 }
 
 static ls_status skip_number(cli_cursor *c) {
   if (*c->at == '-') ++c->at;
-  const bool zero = c->at < c->end && *c->at == '0';
-  if (zero)
+  if (next_of(c) == '0')
     ++c->at;
   else if (!skip_digits(c))
     return cli_cursor_error(c, "a value");
-  if (c->at < c->end && *c->at == '.') {
+  if (next_of(c) == '.') {
     ++c->at;
     if (!skip_digits(c)) return cli_cursor_error(c, "a digit");
   }
-  if (c->at < c->end && (*c->at == 'e' || *c->at == 'E')) {
+  if (next_of(c) == 'e' || next_of(c) == 'E') {
     ++c->at;
-    if (c->at < c->end && (*c->at == '+' || *c->at == '-')) ++c->at;
+    if (next_of(c) == '+' || next_of(c) == '-') ++c->at;
     if (!skip_digits(c)) return cli_cursor_error(c, "a digit");
   }
   return ls_ok();
@@ -106,10 +111,12 @@ static ls_status skip_number(cli_cursor *c) {
 static ls_status skip_word(cli_cursor *c) {
   static const char *const words[] = {"true", "false", "null"};
   for (size_t i = 0; i < sizeof(words) / sizeof(*words); ++i) {
-    const size_t size = strlen(words[i]);
-    if ((size_t)(c->end - c->at) < size || memcmp(c->at, words[i], size) != 0)
-      continue;
-    c->at += size;
+    const char *word = words[i];
+    cli_cursor after = *c;
+    for (; *word != '\0' && next_of(&after) == *word; ++word)
+      ++after.at;
+    if (*word != '\0') continue;
+    *c = after;
     return ls_ok();
   }
   return cli_cursor_error(c, "a value");
@@ -144,8 +151,7 @@ static ls_status skip_value(cli_cursor *c, int depth, int64_t *out_count) {
   const char *text = NULL;
   size_t size = 0;
   cli_cursor_space(c);
-  if (c->at == c->end) return cli_cursor_error(c, "a value");
-  const char first = *c->at;
+  const char first = next_of(c);
   if (first == '"') return cli_cursor_string(c, &text, &size);
   if (first == '-' || (first >= '0' && first <= '9')) return skip_number(c);
   if (first != '{' && first != '[') return skip_word(c);

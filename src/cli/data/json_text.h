@@ -7,7 +7,8 @@
 
 // A position in a JSON text (RFC 8259).
 typedef struct cli_cursor {
-  const char *text, *at, *end;
+  const char *text, *at;
+  const char *end;  // NULL: the text ends by a zero byte.
   int64_t lines;  // Lines before the text, for errors.
 } cli_cursor;
 
