@@ -21,18 +21,22 @@ A callback runs on the library's stack, of 256 KiB for a replica: deep
 recursion in a step ends the process.
 """
 
+import atexit
 import collections
 import ctypes
 import functools
 import gc
+import itertools
 import keyword
 import numbers
+import operator
 import os
 import re
 import struct
 import sys
 import threading
 import traceback
+import weakref
 
 __all__ = ["Array", "Dataset", "Error", "Function", "Handle", "Model", "Nest",
            "PerReplica", "Tensor", "Variable", "array", "call", "create",
@@ -242,6 +246,8 @@ class _CNest(ctypes.Structure):
 class _Arithmetic:
   """Operators of tensors and variables, which broadcast as in NumPy."""
 
+  __array_ufunc__ = None  # An operator of NumPy leaves it to the one below.
+
   def __add__(self, other): return call("ls_add", *_pair(self, other))
   def __radd__(self, other): return call("ls_add", *_pair(other, self))
   def __sub__(self, other): return call("ls_sub", *_pair(self, other))
@@ -261,13 +267,32 @@ class _Arithmetic:
   def __neg__(self): return call("ls_neg", self)
   def __abs__(self): return call("ls_abs", self)
 
+  def __bool__(self):
+    """The truth of the one element of an eager tensor."""
+    try:
+      value = _to_tensor(self).array()
+    except Error as error:
+      raise TypeError("%s has no value while a graph is built: use ls.cond, "
+                      "ls.while_ or ls.select" % self) from error
+    return bool(value)
+
+  def __iter__(self):
+    shape = self.shape
+    if not shape or shape[0] < 0:
+      raise TypeError("%s has no known number of rows" % self)
+    return (self[i] for i in range(shape[0]))
+
   def __getitem__(self, key):
     """Returns a part: slices, numbers and `...` for each axis."""
     x, keys = _to_tensor(self), key if isinstance(key, tuple) else (key,)
+    if x.shape is None:
+      raise TypeError("%s has no known number of dimensions" % self)
     if Ellipsis in keys:
       at = keys.index(Ellipsis)
       missing = len(x.shape) - len(keys) + 1
       keys = keys[:at] + (slice(None),) * missing + keys[at + 1:]
+    if len(keys) > len(x.shape):
+      raise IndexError("%s has fewer dimensions than %r" % (self, key))
     keys += (slice(None),) * (len(x.shape) - len(keys))
     starts, limits, strides, kept = [], [], [], []
     for size, item in zip(x.shape, keys):
@@ -283,7 +308,11 @@ class _Arithmetic:
         strides.append(item.step or 1)
         kept.append(-1 if size < 0 else -(-(limit - start) // strides[-1]))
       else:
-        start = item + size if item < 0 <= size else item
+        item = operator.index(item)
+        if 0 <= size and not -size <= item < size:
+          raise IndexError("%d is out of the bounds of a size of %d"
+                           % (item, size))
+        start = item + size if item < 0 else item
         limit = start + 1
         strides.append(1)
       starts.append(start)
@@ -440,26 +469,36 @@ def _check(status):
 
 def _text_of(error):
   """Returns the code and the message for an exception of a callback."""
+  code, text = "UNKNOWN", None
   if isinstance(error, Error):
-    return error.code, error.message
-  return "UNKNOWN", "".join(
-      traceback.format_exception_only(type(error), error)).strip()
+    code, text = str(error.code), str(error.message)
+    if code == "OK" or "LS_" + code not in _declared.types["ls_code"].constants:
+      code, text = "UNKNOWN", "%s: %s" % (code, text)
+  if text is None:
+    text = "".join(
+        traceback.format_exception_only(type(error), error)).strip()
+  text = text.encode(errors="backslashreplace").decode()
+  return code, text.replace("\0", "\\0")
 
 
 def _status_of(error):
   """Makes the status that a callback returns for an exception."""
-  _local.error = error
-  code, text = _text_of(error)
-  last = traceback.extract_tb(error.__traceback__)[-1]
+  file, line = __file__, 0
+  try:
+    _local.error = error
+    code, text = _text_of(error)
+    for at, line in traceback.walk_tb(error.__traceback__):
+      file = at.f_code.co_filename
+  except BaseException:  # pylint: disable=broad-except
+    code, text = "UNKNOWN", "an exception without a text"  # It has raised.
   return lib.ls_status_make(_declared.constants["LS_" + code],
-                            _file_text(last.filename), last.lineno, b"%s",
-                            text.encode())
+                            _file_text(file), line, b"%s", text.encode())
 
 
 @functools.lru_cache(None)
 def _file_text(name):
   """Returns a text that stays, as the library keeps file names."""
-  return ctypes.c_char_p(name.encode())
+  return ctypes.c_char_p(name.encode(errors="backslashreplace"))
 
 
 def _placed(value):
@@ -486,7 +525,7 @@ def _to_enum(of, value):
   if isinstance(value, bool) and of.name == "ls_flag":
     return 1 if value else 2
   if isinstance(value, int):
-    return value
+    return _to_number(of, value)
   text = str(getattr(value, "name", value))  # NumPy's types have names.
   text = _NUMPY_NAMES.get(text, text).upper()
   for name in of.constants:
@@ -496,12 +535,24 @@ def _to_enum(of, value):
                                                 ", ".join(of.constants)))
 
 
+def _to_number(of, value):
+  """Returns a number for a C type, which must hold it."""
+  if of.ctype._type_ not in "bBhHiIlLqQ":
+    return value
+  value = operator.index(value)
+  bits = 8 * ctypes.sizeof(of.ctype)
+  first = -2**(bits - 1) if of.ctype(-1).value < 0 else 0
+  if not first <= value < first + 2**bits:
+    raise OverflowError("%d does not fit %s" % (value, of.name))
+  return value
+
+
 def _to_shape(value):
-  sizes = (value,) if isinstance(value, int) else value
+  sizes = (value,) if isinstance(value, numbers.Integral) else value
   shape = _ctype(_declared.types["ls_shape"])()
   shape.rank = -1 if sizes is None else len(sizes)
   for i, size in enumerate(sizes or ()):
-    shape.dim[i] = size
+    shape.dim[i] = _to_number(_declared.types["int64_t"], size)
   return shape
 
 
@@ -523,11 +574,14 @@ def _to_struct(of, value, keep):
     return value.callable
   made = _ctype(of)()
   if of.name == "ls_opt":
-    made.set, made.value = value is not None, value or 0
+    made.set = value is not None
+    made.value = _to_c(dict(of.fields)["value"], value or 0, keep)
   elif of.name == "ls_axes":
     made.all = value is None
-    axes = () if value is None else (value,) if isinstance(value, int) else value
-    items = (ctypes.c_int * len(axes))(*axes)
+    axes = (() if value is None else
+            (value,) if isinstance(value, numbers.Integral) else value)
+    items = (ctypes.c_int * len(axes))(
+        *[_to_number(_declared.types["int"], axis) for axis in axes])
     keep.append(items)
     made.items, made.count = ctypes.addressof(items), len(axes)
   elif isinstance(value, dict):
@@ -540,28 +594,42 @@ def _to_struct(of, value, keep):
 def _to_pointer(of, value, keep):
   """Returns an address, or the bytes of a text; what it points to is kept."""
   target = of.target
-  if value is None or isinstance(value, (int, bytes)):
+  if value is None:
+    return None
+  if isinstance(value, (int, bytes)) and (
+      target.kind in ("void", "number") or
+      target.kind == "function" and isinstance(value, int)):
     return value
-  if target.name == "char":
-    return os.fspath(value).encode()
+  if target.name == "char" and not isinstance(value, ctypes._SimpleCData):
+    text = os.fsencode(value)
+    if b"\0" in text:
+      raise ValueError("%r has a character 0, at which a text ends" % (value,))
+    return text
   keep.append(value)
   if isinstance(value, Handle):
+    if target.kind != "void" and target.name != value.type_name:
+      raise TypeError("expected %s, got %r" % (target.name, value))
     return value.address
   if target.name == "ls_array":
     return _to_pointer(of, array(value), keep)
   if target.name == "ls_model" and isinstance(value, Model):
     return ctypes.addressof(value.c)
+  if isinstance(value, ctypes.c_void_p):
+    return value.value
   if target.kind == "struct" and target.fields and isinstance(value, dict):
     made = _to_struct(target, value, keep)
-  elif isinstance(value, (list, tuple)):
+  elif isinstance(value, (list, tuple)) and target.name != "ls_shape":
     items = [_to_c(target, item, keep) for item in value]
     made = (_ctype(target) * len(items))(*items)
-  elif target.name == "ls_shape":
+  elif target.name == "ls_shape" and isinstance(
+      value, (list, tuple, numbers.Integral)):
     made = _to_shape(value)
-  elif isinstance(value, ctypes.c_void_p):
-    return value.value
   else:
     made = value  # A ctypes object: its address.
+    is_struct = isinstance(made, ctypes.Structure)
+    if isinstance(made, int) or target.kind == "struct" and (
+        not target.fields or is_struct and type(made) is not _ctype(target)):
+      raise TypeError("expected %s, got %r" % (target.name, value))
   keep.append(made)
   return ctypes.addressof(made)
 
@@ -573,12 +641,14 @@ def _to_c(of, value, keep):
     return _to_struct(of, value, keep)
   if of.kind == "pointer":
     return _to_pointer(of, value, keep)
-  return value
+  return _to_number(of, value) if of.kind == "number" else value
 
 
 def _fill(of, made, fields, keep):
   """Sets fields of a struct by name; a list also sets its count."""
   types, calls = dict(of.fields), {}
+  if of.name == "ls_generator_options":
+    fields = {"close": lambda state: None, **fields}  # Drops the state.
   for name, value in fields.items():
     if name not in types:
       raise TypeError("%s has no field '%s': one of %s"
@@ -587,8 +657,8 @@ def _fill(of, made, fields, keep):
     if kind.kind == "pointer" and kind.target.kind == "function" and callable(
         value):
       user = name + "_user" if name + "_user" in types else "user"
-      setattr(made, name, _callback(kind, value, calls.setdefault(user, []),
-                                    keep))
+      setattr(made, name, _callback(kind, value,
+                                    calls.setdefault(user, _Callbacks())))
       continue
     setattr(made, name, _to_c(kind, value, keep))
     if isinstance(value, (list, tuple)) and kind.kind == "pointer":
@@ -596,9 +666,12 @@ def _fill(of, made, fields, keep):
         if count in types:
           setattr(made, count, len(value))
           break
-  for user, items in calls.items():
-    if items and user in types and user not in fields:
-      setattr(made, user, _calls(items, keep))
+  for user, callbacks in calls.items():
+    keep.append(callbacks)
+    if user in types and user not in fields:
+      setattr(made, user, callbacks.user())
+      if user == "user" and "release" in types and "release" not in fields:
+        made.release = callbacks.release()
 
 
 # ---- Callbacks ---------------------------------------------------------------
@@ -614,32 +687,77 @@ def _adapters(signature):
           function.signature == signature]
 
 
-def _calls(items, keep):
-  """Returns the address of the ls_foreign_calls that `user` points to."""
-  kind = _ctype(_declared.types["ls_foreign_call"])
-  calls = (kind * len(items))()
-  for made, item in zip(calls, items):
-    if item is not None:
-      made.call = ctypes.cast(item, ctypes.c_void_p).value
-      made.one_stack = True
-  keep.extend((calls, items))
-  return ctypes.addressof(calls)
+class _Callbacks:
+  """The Python functions of one `user`. They stay as long as the object that the
+  call has returned, or, of one that was given away, until their release."""
+
+  def __init__(self):
+    self.foreign = []  # Functions of adapters; None: it has no first one.
+    self.direct = []   # C functions of others.
+    self.address, self.is_released = None, False
+
+  def user(self):
+    """Returns the address of the ls_foreign_calls that `user` points to."""
+    kind = _ctype(_declared.types["ls_foreign_call"])
+    self.calls = (kind * max(1, len(self.foreign)))()
+    for made, item in zip(self.calls, self.foreign):
+      if item is not None:
+        made.call = ctypes.cast(item, ctypes.c_void_p).value
+        made.one_stack = True
+    self.address = ctypes.addressof(self.calls)
+    return self.address
+
+  def release(self):
+    """Returns the address of the function that the library calls at the end."""
+    self.is_released = True
+    return ctypes.cast(_release_callbacks, ctypes.c_void_p).value
 
 
-def _callback(of, function, calls, keep):
+_entrusted = {}  # Callbacks of data sets that were given away, by their `user`.
+
+
+@ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+def _release_callbacks(user, entrusted=_entrusted):
+  entrusted.pop(user, None)
+
+
+def _entrust(holder):
+  """Leaves the callbacks that a value needs to the library, which owns it too."""
+  waiting, seen = [holder], set()
+  while waiting:
+    item = waiting.pop()
+    if id(item) in seen:
+      continue
+    seen.add(id(item))
+    if isinstance(item, _Callbacks) and item.is_released:
+      _entrusted[item.address] = item
+    elif isinstance(item, (Handle, Nest, ctypes.Structure)):
+      waiting.append(getattr(item, "_keep", None))
+    elif isinstance(item, (list, tuple)):
+      waiting.extend(item)
+
+
+def _callback(of, function, calls):
   """Returns the address of a C function that calls a Python function."""
   kind = of.target
   names = _adapters(kind.signature)
   if not names:
-    made = _direct(kind, function)
-    keep.append(made)
-    return ctypes.cast(made, ctypes.c_void_p).value
+    calls.direct.append(_direct(kind, function))
+    return ctypes.cast(calls.direct[-1], ctypes.c_void_p).value
   second = [name for name in names if name.endswith("_second")]
-  name = names[0] if not calls else second[0]
-  if not calls and second == names:
-    calls.append(None)
-  calls.append(_foreign(_declared.functions[name], function))
+  name = names[0] if not calls.foreign else second[0]
+  if not calls.foreign and second == names:
+    calls.foreign.append(None)
+  calls.foreign.append(_foreign(_declared.functions[name], function))
   return ctypes.cast(getattr(lib, name), ctypes.c_void_p).value
+
+
+def _spread(values):
+  """Returns the arguments of a callback of one nest: the items of a tuple."""
+  if len(values) != 1:
+    return values
+  return (() if values[0] is None else
+          values[0] if type(values[0]) is tuple else values)
 
 
 def _foreign(adapter, function):
@@ -658,41 +776,101 @@ def _foreign(adapter, function):
       count += 1
 
   def invoke(args, where, _, out):
-    out = _CNest.from_address(out)
     try:
-      values = [_from_nest(_CNest.from_address(
-          args + i * ctypes.sizeof(_CNest)), False) for i in range(count)]
-      if count == 1:
-        values = (() if values[0] is None else
-                  values[0] if type(values[0]) is tuple else values)
+      values = _spread([_from_nest(_CNest.from_address(
+          args + i * ctypes.sizeof(_CNest)), False) for i in range(count)])
       if context is not None:
         values = [_from_pointer(context, where, False), *values]
-      result = Nest(function(*values))
-      ctypes.memmove(ctypes.byref(out), ctypes.byref(result.c),
-                     ctypes.sizeof(_CNest))
-      result.c = _CNest()  # The library's now.
+      _write_nest(out, function(*values))
     except BaseException as error:  # pylint: disable=broad-except
-      failed = lib.ls_fail(_status_of(error))
-      ctypes.memmove(ctypes.byref(out), ctypes.byref(failed),
-                     ctypes.sizeof(_CNest))
+      _move(out, lib.ls_fail(_status_of(error)))
 
   return _FOREIGN(invoke)
 
 
+def _move(address, value):
+  ctypes.memmove(address, ctypes.byref(value), ctypes.sizeof(value))
+
+
+def _write_nest(address, value):
+  result = Nest(value)
+  _move(address, result.c)
+  result.c = _CNest()  # The library's now.
+
+
+_states = {}  # What functions of generators have opened, by address.
+
+
+def _state(key, is_last):
+  box = _states.pop(key, None) if is_last else _states.get(key)
+  return key if box is None else box.value
+
+
+def _is_result(name, kind):
+  """Returns true for a parameter that the caller of a function gets back. Structs
+  are arguments of a callback, which sets their fields."""
+  return name.startswith("out_") and kind.kind == "pointer" and (
+      kind.target.name == "ls_nest" or not kind.target.fields)
+
+
+def _write(of, address, value):
+  """Writes a result of a callback, which becomes the library's."""
+  if of.name == "ls_nest":
+    _write_nest(address, value)
+  elif of.kind == "pointer" and of.target.kind == "void":
+    box = ctypes.py_object(value)
+    key = ctypes.addressof(box)
+    _states[key] = box
+    _move(address, ctypes.c_void_p(key))
+  elif of.kind == "pointer":
+    _move(address, ctypes.c_void_p(_hand_over(of.target, value)))
+  else:
+    value = bool(value) if of.name == "bool" else _to_c(of, value, [])
+    _move(address, _ctype(of)(value))
+
+
+def _hand_over(target, value):
+  """Returns the address of an object with a reference for the library."""
+  if not isinstance(value, Handle) or value.type_name != target.name:
+    raise TypeError("expected %s, got %r" % (target.name, value))
+  call(target.name + "_retain", value)
+  _entrust(value)
+  return value.address
+
+
 def _direct(kind, function):
-  """Makes a C function whose result ctypes can return."""
-  is_status = kind.target.name == "ls_status"
-  restype = None if kind.target.kind == "void" else _ctype(kind.target)
+  """Makes a C function whose result ctypes can return. Of a callback with `out_`
+  parameters they are the results: one, or a tuple."""
+  target = kind.target
+  is_status = target.name == "ls_status"
+  is_dataset = target.is_pointer_to("ls_dataset")
+  restype = None if target.kind == "void" else _ctype(target)
+  results = [(i, t.target) for i, (name, t) in enumerate(kind.fields)
+             if _is_result(name, t)]
+  given = [(i, name, t) for i, (name, t) in enumerate(kind.fields)
+           if name not in ("user", "self") and not _is_result(name, t) and
+           not t.is_pointer_to("ls_map_call")]
+  is_of_nest = [t.name for _, _, t in given] == ["ls_nest"]
+  is_source = [name for _, name, _ in given] == ["state"]
 
   def invoke(*args):
     try:
-      values = [_from_c(t, value, False) for (name, t), value
-                in zip(kind.fields, args) if name not in ("user", "self")]
-      result = function(*values)
+      values = [_state(args[i], restype is None) if name == "state" else
+                _from_c(t, args[i], False) for i, name, t in given]
+      result = function(*(_spread(values) if is_of_nest else values))
+      written = (result,) if len(results) == 1 else result if results else ()
+      for (i, t), value in zip(results, written):
+        _write(t, args[i], value)
+      if is_dataset:
+        return _hand_over(target.target, result)
       return None if is_status or restype is None else result
     except BaseException as error:  # pylint: disable=broad-except
+      if is_source and results and isinstance(error, StopIteration):
+        error = Error("OUT_OF_RANGE", "the end of a generator")
       if is_status:
         return _status_of(error)
+      if is_dataset:
+        return lib.ls_dataset_zip(lib.ls_fail(_status_of(error)))
       sys.excepthook(type(error), error, error.__traceback__)
       return None if restype is None else 0
 
@@ -810,8 +988,9 @@ def call(name, /, *args, **options):
   declared = _declared.functions.get(name)
   if declared is None:
     raise AttributeError("liblockstep has no function '%s'" % name)
-  function, rest, keep = getattr(lib, name), list(args), []
-  c_args, outs, calls, count, used = [], [], [], None, not options
+  calls = _Callbacks()
+  function, rest, keep = getattr(lib, name), list(args), [calls]
+  c_args, outs, count, used = [], [], None, not options
   for parameter, kind in declared.fields:
     is_struct = kind.kind == "pointer" and bool(kind.target.fields)
     if parameter == "out" or parameter.startswith("out_") or (
@@ -820,7 +999,7 @@ def call(name, /, *args, **options):
       outs.append((kind.target, box))
       c_args.append(ctypes.byref(box))
     elif parameter == "user" and kind.kind == "pointer":
-      c_args.append(_calls(calls, keep) if calls else None)
+      c_args.append(calls.user() if calls.foreign or calls.direct else None)
     elif count is not None and kind.name == "size_t":
       c_args.append(count)
       count = None
@@ -835,7 +1014,7 @@ def call(name, /, *args, **options):
       value = rest.pop(0)
       if (kind.kind == "pointer" and kind.target.kind == "function" and
           callable(value)):
-        c_args.append(_callback(kind, value, calls, keep))
+        c_args.append(_callback(kind, value, calls))
       else:
         c_args.append(_to_c(kind, value, keep))
         if kind.kind == "pointer" and isinstance(value, (list, tuple)):
@@ -897,6 +1076,16 @@ def create(noun, /, *args, **options):
 
 
 # ---- Objects -----------------------------------------------------------------
+_reading = weakref.WeakSet()  # Iterators: they may read ahead on threads.
+
+
+@atexit.register
+def _end_reading():
+  """Ends the threads that call Python, which they cannot when it has ended."""
+  for iterator in list(_reading):
+    iterator._drop()
+
+
 class Handle:
   """An object of the library. A method `f` is its function ls_<noun>_f."""
 
@@ -911,11 +1100,16 @@ class Handle:
   def _hold(self, type_name, address, owned):
     self.type_name, self.address, self._keep = type_name, address, []
     self._release = _release_of(type_name) if owned else None
+    if owned and type_name.endswith("_iterator"):
+      _reading.add(self)
 
-  def __del__(self):
-    release = self.__dict__.get("_release")
+  def _drop(self):
+    release, self._release = self.__dict__.get("_release"), None
     if release is not None and lib is not None:
       release(self.address)
+
+  def __del__(self):
+    self._drop()
 
   def __getattr__(self, name):
     function = "%s_%s" % (self.type_name, name)
@@ -957,7 +1151,7 @@ class Nest:
     return made
 
   def __del__(self):
-    if lib is not None:
+    if lib is not None and hasattr(self, "c"):
       lib.ls_nest_release(self.c)
 
   def __len__(self):
@@ -1004,6 +1198,7 @@ def _tuple_type(name, fields):
 def _to_nest(value):
   """Returns an ls_nest, which the caller owns."""
   if isinstance(value, Nest):
+    _entrust(value)
     return lib.ls_nest_retain(value.c)
   if value is None:
     return _CNest()
@@ -1018,6 +1213,7 @@ def _to_nest(value):
   if isinstance(value, Variable):
     return lib.ls_nest_variable(value.address)
   if isinstance(value, Dataset):
+    _entrust(value)
     return lib.ls_nest_dataset(lib.ls_dataset_retain(value.address))
   if isinstance(value, PerReplica):
     return lib.ls_nest_retain(value._nest.c)
@@ -1041,10 +1237,14 @@ def _to_nest(value):
 
 def _to_items(values):
   # All are converted before any is given away.
-  nests = [Nest(value) for value in values]
-  items = (_CNest * len(nests))(*[nest.c for nest in nests])
-  for nest in nests:
-    nest.c = _CNest()
+  items = (_CNest * len(values))()
+  try:
+    for i, value in enumerate(values):
+      items[i] = _to_nest(value)
+  except BaseException:
+    for item in items:
+      lib.ls_nest_release(item)
+    raise
   return items
 
 
@@ -1105,16 +1305,28 @@ class Array(Handle):
     return numpy.asarray(self)
 
   def memory(self):
-    """Returns a read-only memoryview of the elements."""
+    """Returns a read-only memoryview of the elements; of bf16 and f16 it has
+    their bits."""
     size = lib.ls_array_size(self.address)
     block = (ctypes.c_char * size).from_address(
         lib.ls_array_data(self.address) or 0) if size else (ctypes.c_char * 0)()
     block._owner = self
     view = memoryview(block).toreadonly().cast("B")
-    return view.cast(_FORMATS[self.dtype], self.shape or ()) if size else view
+    code = {"f16": "H", "bf16": "H"}.get(self.dtype) or _FORMATS[self.dtype]
+    return view.cast(code, self.shape or ()) if size else view
 
   def tolist(self):
-    return self.memory().tolist()
+    if self.dtype not in ("f16", "bf16"):
+      return self.memory().tolist()
+    items = [lib.ls_array_f64(self.address, i)
+             for i in range(lib.ls_array_num_elements(self.address))]
+    for size in self.shape[:0:-1]:
+      items = [items[i:i + size] for i in range(0, len(items), size or 1)]
+    return items if self.shape else items[0]
+
+  def __bool__(self):
+    """The truth of the one element."""
+    return float(self) != 0
 
   def __float__(self):
     if lib.ls_array_num_elements(self.address) != 1:
@@ -1129,6 +1341,8 @@ class Array(Handle):
     return value % 2**64 if self.dtype == "u64" else value
 
   def __len__(self):
+    if not self.shape:
+      raise TypeError("%r is a number, without a length" % self)
     return self.shape[0]
 
   def __repr__(self):
@@ -1136,17 +1350,19 @@ class Array(Handle):
 
 
 _viewed = {}  # Memory that arrays of the library are views of.
+_view_keys = itertools.count(1)
 
 
 @ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-def _drop_view(key):
-  _viewed.pop(key, None)
+def _drop_view(key, viewed=_viewed):
+  viewed.pop(key, None)
 
 
 def array(data, dtype=None):
   """Makes an Array: a view of data with a buffer that may be written, such as
   a NumPy array, which must not change while the library uses it; a copy of
-  other buffers, of numbers and of lists of numbers."""
+  other buffers, of numbers and of lists of numbers. A `dtype` other than the
+  buffer's is converted to, but f16 and bf16 are the bits of a buffer of u16."""
   if isinstance(data, Array) and dtype is None:
     return data
   if isinstance(data, (int, float, list, tuple)):
@@ -1154,11 +1370,18 @@ def array(data, dtype=None):
   view = memoryview(data)
   if not view.c_contiguous:
     view = memoryview(view.tobytes()).cast("B").cast(view.format, view.shape)
-  found = {"l": "i64", "L": "u64"}.get(view.format.lstrip("<=@")) or next(
-      (name for name, code in _FORMATS.items()
-       if code == view.format.lstrip("<=@")), None)
+  code = view.format.lstrip("<=@")
+  found = {"l": "i64", "L": "u64"}.get(code) or next(
+      (name for name, of in _FORMATS.items() if of == code), None)
   if dtype is not None:
-    found = dtype  # Of as many bytes: such as bf16 in a buffer of u16.
+    number = _to_enum(_declared.types["ls_dtype"], dtype)
+    dtype = _dtype_name(number)
+    is_raw = found == "u16" and dtype in ("f16", "bf16") or (
+        re.fullmatch(r"\d+[xs]", code) and  # Elements that are bytes alone.
+        view.itemsize == lib.ls_dtype_size(number))
+    if found not in (None, dtype) and not is_raw:
+      return _array_of_numbers(view.tolist(), dtype)
+    found = dtype if is_raw else found
   if found is None:
     raise TypeError("no array of elements '%s'" % view.format)
   kind = _to_enum(_declared.types["ls_dtype"], found)
@@ -1168,9 +1391,7 @@ def array(data, dtype=None):
                                     ctypes.byref(box)))
   else:
     block = (ctypes.c_char * view.nbytes).from_buffer(view.cast("B"))
-    key = ctypes.addressof(block)
-    while key in _viewed:
-      key += 1
+    key = next(_view_keys)
     _viewed[key] = (block, data)
     status = lib.ls_array_create_view(
         kind, _to_shape(view.shape), ctypes.addressof(block), _drop_view, key,
@@ -1241,7 +1462,9 @@ def _to_tensor(value, dtype=None):
   if isinstance(value, bool):
     return lib.ls_scalar_i64(_to_enum(_declared.types["ls_dtype"], "bool"),
                              value)
-  if isinstance(value, (int, float)):
+  if isinstance(value, (int, float)) or (
+      dtype and isinstance(value, numbers.Number)):
+    value = int(value) if isinstance(value, numbers.Integral) else float(value)
     dtype = dtype or ("i64" if isinstance(value, int) else "f32")
     value = _fit(value, dtype)
     make = lib.ls_scalar_i64 if isinstance(value, int) else lib.ls_scalar
@@ -1401,13 +1624,12 @@ class Model:
     fields = dict(description, name=name, variables=_list_variables(variables),
                   optimizer=lambda: optimizer.address, destroy=lambda: None)
     _fill(kind, made, fields, keep)
-    types, calls = dict(kind.fields), []
-    made.train_step = _callback(types["train_step"], train_step, calls,
-                                keep)
-    made.logits = _callback(types["logits"], logits or train_step, calls,
-                                keep)
+    types, calls = dict(kind.fields), _Callbacks()
+    made.train_step = _callback(types["train_step"], train_step, calls)
+    made.logits = _callback(types["logits"], logits or train_step, calls)
+    keep.append(calls)
     self.c.type = ctypes.addressof(made)
-    self.c.self = _calls(calls, keep)
+    self.c.self = calls.user()
 
   def __del__(self):
     if lib is not None and self.c.type:
@@ -1522,11 +1744,10 @@ class ranks:  # pylint: disable=invalid-name
 
   def __enter__(self):
     if lib.ls_mpi_find_launcher(None).name:
-      opened = call("ls_mpi_open")
-      self._communicator = ctypes.addressof(opened)
+      self._communicator = opened = call("ls_mpi_open")
       self.rank, self.count = opened.rank, opened.ranks
       if "threads" not in self._options:
-        _check(lib.ls_communicator_share_cores(self._communicator))
+        call("ls_communicator_share_cores", opened)
     made = call("ls_runtime_create", communicator=self._communicator,
                 **self._options)
     made._release = None
@@ -1541,7 +1762,7 @@ class ranks:  # pylint: disable=invalid-name
     lib.ls_runtime_make_current(self._previous)
     _check(lib.ls_runtime_destroy(self._runtime))
     if self._communicator:
-      _check(lib.ls_mpi_close(self._communicator))
+      call("ls_mpi_close", self._communicator)
 
 
 def train(**options):

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# python/lockstep.py, where there is a Python: see python_test.py.
+# python/lockstep.py, where there is a Python: see python_test.py
+# and python_guards_test.py.
 
 set -eu
 python=${LS_SOURCE_DIR:?}/build/peers/bin/python
@@ -12,4 +13,6 @@ python=${LS_SOURCE_DIR:?}/build/peers/bin/python
 export LOCKSTEP_LIBRARY="${LS_BUILD_DIR:?}/liblockstep.so"
 export PYTHONPATH="$LS_SOURCE_DIR/python:$LS_SOURCE_DIR/examples"
 export PYTHONDONTWRITEBYTECODE=1
-exec "$python" -X faulthandler "$LS_SOURCE_DIR/tests/languages/python_test.py"
+for test in python_test python_guards_test; do
+  "$python" -X faulthandler "$LS_SOURCE_DIR/tests/languages/$test.py"
+done

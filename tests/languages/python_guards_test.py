@@ -1,0 +1,301 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of what python/lockstep.py refuses, and of how long it keeps what it
+gives away; run by python_test.sh."""
+
+import array
+import ctypes
+import gc
+import os
+import subprocess
+import sys
+import threading
+import unittest
+import unittest.mock
+
+import lockstep as ls
+
+
+def run(program):
+  """Returns the exit code and the output of a program."""
+  done = subprocess.run([sys.executable, "-c", program], timeout=60,
+                        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                        universal_newlines=True, check=False)
+  return done.returncode, done.stdout + done.stderr
+
+
+def read(data):
+  return [value.tolist() if isinstance(value, ls.Array) else value
+          for value in (element.value() for element in data)]
+
+
+class Ends(unittest.TestCase):
+
+  def test_a_program_ends_while_an_iterator_reads_ahead(self):
+    code, text = run(
+        "import ctypes, lockstep as ls, time\n"
+        "def slow(x):\n"
+        "  time.sleep(0.005)\n"
+        "  return ls.array(float(x))\n"
+        "data = ls.dataset_range(0, 100000, 1).map(call=slow).prefetch(8)\n"
+        "iterator = iter(data.shuffle(buffer=4))\n"
+        "next(iterator)\n"
+        "parts = ls.create('distributed_iterator', data)\n"
+        "element = ctypes.byref(ls.Nest().c)\n"
+        "ls.lib.ls_distributed_iterator_next(parts.address, element)\n"
+        "print('end')\n")
+    self.assertEqual((code, text), (0, "end\n"))
+
+  def test_a_program_ends_after_a_function_has_failed(self):
+    code, text = run(
+        "import lockstep as ls\n"
+        "data = ls.dataset_range(0, 1000, 1).map(\n"
+        "    call=lambda x: ls.array(1 / (float(x) - 6)))\n"
+        "for batch in data.shuffle(buffer=4).batch(size=4).prefetch(4):\n"
+        "  pass\n")
+    self.assertEqual(code, 1, text)
+    self.assertIn("ZeroDivisionError", text)
+
+
+class Kept(unittest.TestCase):
+
+  def test_a_data_set_that_a_callback_returns_keeps_its_callbacks(self):
+    strategy = ls.mirrored_strategy(num_replicas=2)
+
+    def make(context):
+      del context
+      factor = 3.5
+      return ls.dataset_range(0, 8, 1).map(
+          call=lambda x: ls.array(float(x) * factor)).batch(size=2)
+
+    before = len(ls._entrusted)
+    made = ls.strategy_distribute_datasets_from_function(strategy, make)
+    gc.collect()
+    wrong = [ls._FOREIGN(lambda a, b, c, d: os._exit(9)) for _ in range(100)]
+    iterator = ls.create("distributed_iterator", made)
+    element, found = ls.Nest(), []
+    for _ in range(2):
+      ls._check(ls.lib.ls_distributed_iterator_next(
+          iterator.address, ctypes.byref(element.c)))
+      value = element.value()
+      found.append([value[i].tolist() for i in range(2)])
+    self.assertEqual(found, [[[0, 3.5], [7, 10.5]], [[14, 17.5], [21, 24.5]]])
+    del element, iterator, made, wrong, value
+    gc.collect()
+    self.assertEqual(len(ls._entrusted), before)
+
+  def test_a_data_set_in_a_nest_keeps_its_callbacks(self):
+    nest = ls.Nest([ls.dataset_range(0, 2, 1).map(
+        call=lambda x: ls.array(float(x) + 1))])
+    inner = ls.nest_retain(nest)[0]
+    self.assertEqual(len(ls._entrusted), 1)
+    del nest
+    gc.collect()
+    self.assertEqual(len(ls._entrusted), 1)
+    del inner
+
+  def test_views_made_on_many_threads_are_kept_apart(self):
+    memory = array.array("f", [1, 2])
+    before, made = len(ls._viewed), []
+    threads = [threading.Thread(target=lambda: made.extend(
+        ls.array(memory) for _ in range(200))) for _ in range(4)]
+    for thread in threads:
+      thread.start()
+    for thread in threads:
+      thread.join()
+    self.assertEqual(len(ls._viewed), before + 800)
+    made.clear()
+    gc.collect()
+    self.assertEqual(len(ls._viewed), before)
+
+
+class Arrays(unittest.TestCase):
+
+  def test_a_buffer_is_converted_to_another_type(self):
+    self.assertEqual(ls.array(array.array("d", [0, 1, 2, 3]), "f32").tolist(),
+                     [0, 1, 2, 3])
+    self.assertEqual(ls.array(bytearray(b"\0\1\2"), "f64").tolist(), [0, 1, 2])
+    with self.assertRaises(OverflowError):
+      ls.array(array.array("i", [300]), "u8")
+    with self.assertRaises(TypeError):
+      ls.array(array.array("f", [1.5]), "i32")
+    bits = array.array("H", [0x3f80, 0x4000])
+    self.assertEqual(ls.array(bits, "bf16").tolist(), [1, 2])
+
+  def test_half_floats_have_their_numbers(self):
+    for dtype in ("f16", "bf16"):
+      made = ls.array([[1, 2], [3, 0.5]], dtype)
+      self.assertEqual(made.tolist(), [[1, 2], [3, 0.5]])
+      self.assertEqual(made.memory().shape, (2, 2))
+      self.assertEqual(ls.array(3, dtype).tolist(), 3)
+
+  def test_a_number_has_no_length(self):
+    with self.assertRaises(TypeError):
+      len(ls.array(3.0))
+    self.assertEqual([bool(ls.array(x)) for x in (0.0, 2.0, [0])],
+                     [False, True, False])
+
+  def test_operators_of_numpy_leave_it_to_those_of_tensors(self):
+    try:
+      import numpy
+    except ImportError:
+      self.skipTest("no NumPy")
+    with ls.frame():
+      x = ls.constant([1.0, 2.0])
+      for factor in (numpy.float32(2), numpy.array([2, 2], numpy.float32)):
+        self.assertEqual((factor * x).array().tolist(), [2, 4])
+        self.assertEqual((x * factor).array().tolist(), [2, 4])
+      self.assertEqual((x * numpy.float64(2)).array().tolist(), [2, 4])
+      self.assertEqual((x * numpy.int64(2)).array().tolist(), [2, 4])
+      self.assertEqual(numpy.mean(x.numpy()), 1.5)
+      self.assertEqual(x[numpy.int64(1)].array().tolist(), 2)
+      two = numpy.int64(2)
+      self.assertEqual(ls.fill("f32", (two,), 1).shape, (2,))
+      raw = ls.array([1, 2], "bf16").numpy()
+      self.assertEqual(ls.array(raw, "bf16").tolist(), [1, 2])
+      with self.assertRaises(TypeError):
+        ls.array(numpy.zeros(2, ">f4"), "f32")
+
+
+class Tensors(unittest.TestCase):
+
+  def test_the_truth_of_a_tensor_is_that_of_its_element(self):
+    with ls.frame():
+      x = ls.constant([1.0, 0.0])
+      self.assertEqual([bool(x[0] > 100.0), bool(x[0] < 100.0), bool(x[1])],
+                       [False, True, False])
+      self.assertTrue(ls.variable(name="v", initial_array=[2.0]))
+      with self.assertRaises(TypeError):
+        bool(x)
+
+    @ls.function
+    def step(x):
+      return x * 0 if x[0] > 100.0 else x
+
+    with self.assertRaisesRegex(ls.Error, "ls.cond") as caught:
+      step(ls.array([1.0]))
+    self.assertIsInstance(caught.exception.__cause__, TypeError)
+
+  def test_subscripts_that_an_axis_does_not_have_are_refused(self):
+    with ls.frame():
+      x = ls.constant([[1.0, 2.0], [3.0, 4.0]])
+      for key in ((0, 1, 7), (Ellipsis, 0, 1, 0), 2, (0, -3)):
+        with self.assertRaises(IndexError):
+          x[key]  # pylint: disable=pointless-statement
+      self.assertEqual([row.array().tolist() for row in x], [[1, 2], [3, 4]])
+      with self.assertRaises(TypeError):
+        iter(x[0, 0])
+
+
+class Arguments(unittest.TestCase):
+
+  def test_a_number_or_bytes_is_no_object(self):
+    with ls.frame():
+      self.assertEqual(ls.constant(3).array().tolist(), 3)
+      self.assertEqual(ls.constant(b"ab").array().tolist(), [97, 98])
+      x = ls.constant(1.0)
+    for made in (lambda: ls.call("ls_dataset_batch", 3, size=2),
+                 lambda: ls.call("ls_variable_name", b"v"),
+                 lambda: ls.call("ls_variable_name", x),
+                 lambda: ls.saver_save({"variables": [ls.adam()]}, "a"),
+                 lambda: ls.saver_save({"variables": [3]}, "a"),
+                 lambda: ls.call("ls_variable_name", ls.adam())):
+      with self.assertRaisesRegex(TypeError, "expected ls_(dataset|variable)"):
+        made()
+
+  def test_numbers_that_c_does_not_hold_are_refused(self):
+    for made in (lambda: ls.dataset_range(0, 5, 1).batch(size=2**64 + 2),
+                 lambda: ls.dense_layer(inputs=2, units=2**64 + 3),
+                 lambda: ls.reduce_sum(ls.constant([1.0]), 2**32),
+                 lambda: ls.create("array", "f32", (2**64 + 3,)),
+                 lambda: ls.dataset_range(2**63, 5, 1)):
+      with self.assertRaisesRegex(OverflowError, "does not fit"):
+        made()
+    with self.assertRaises(TypeError):
+      ls.dataset_range(0, 5, 1).batch(size=2.0)
+
+  def test_a_text_is_not_cut(self):
+    v = ls.variable(name="v", initial_array=[1.0])
+    with self.assertRaisesRegex(ValueError, "character 0"):
+      ls.save("b\0c.safetensors", [v])
+    self.assertFalse(os.path.exists("b"))
+
+  def test_nests_are_deep_or_refused(self):
+    value = 1
+    for _ in range(200):
+      value = [value]
+    self.assertEqual(len(ls.Nest(value)), 1)
+    with unittest.mock.patch("sys.unraisablehook") as hook:
+      with self.assertRaises(TypeError):
+        ls.Nest(1, 2)  # pylint: disable=too-many-function-args
+      gc.collect()
+      hook.assert_not_called()
+
+
+class Callbacks(unittest.TestCase):
+
+  def failure(self, error):
+    @ls.function
+    def f(x):
+      raise error
+
+    with self.assertRaises(ls.Error) as caught:
+      f(1.0)
+    self.assertIs(caught.exception.__cause__, error)
+    return caught.exception
+
+  def test_each_exception_fails_the_call(self):
+    self.assertEqual(self.failure(ls.Error("NOT_FOUND", "no")).code,
+                     "NOT_FOUND")
+    for code in ("FOO", "OK", 3):
+      failed = self.failure(ls.Error(code, "text"))
+      self.assertEqual(failed.code, "UNKNOWN")
+      self.assertIn("%s: text" % code, failed.message)
+    self.assertIn("bad \\udcff", str(self.failure(ValueError("bad \udcff"))))
+    self.failure(ls.Error("FOO", "a\0b"))
+
+  def test_filters_are_functions(self):
+    data = ls.dataset_range(0, 6, 1)
+    self.assertEqual(read(data.filter(call=lambda x: int(x) % 2 == 0)),
+                     [0, 2, 4])
+    pairs = ls.dataset_zip((data, data)).filter(call=lambda x, y: int(x) + int(y) > 9)
+    self.assertEqual([[int(x) for x in pair] for pair in read(pairs)],
+                     [[5, 5]])
+
+    def fail(x):
+      raise KeyError("mine")
+
+    with self.assertRaisesRegex(ls.Error, "KeyError: 'mine'"):
+      read(data.filter(call=fail))
+
+  def test_flat_functions_return_data_sets(self):
+    before, spec = len(ls._entrusted), ls.nest_spec("i64", ())
+
+    def expand(x):
+      return ls.dataset_range(0, 2, 1).map(
+          call=lambda y: ls.array(10 * int(x) + int(y)))
+
+    data = ls.dataset_range(0, 3, 1)
+    self.assertEqual(read(data.flat_map(call=expand, result=spec)),
+                     [0, 1, 10, 11, 20, 21])
+    self.assertEqual(
+        read(data.interleave(call=expand, result=spec, cycle=3)),
+        [0, 10, 20, 1, 11, 21])
+    gc.collect()
+    self.assertEqual(len(ls._entrusted), before)
+    with self.assertRaisesRegex(ls.Error, "expected ls_dataset, got 3"):
+      read(data.flat_map(call=lambda x: 3, result=spec))
+    with self.assertRaisesRegex(ls.Error, "ZeroDivisionError"):
+      read(data.flat_map(call=lambda x: 1 // 0, result=spec))
+
+  def test_generators_are_functions(self):
+    data = ls.dataset_from_generator(
+        element=ls.nest_spec("i64", ()), next=next,
+        open=lambda epoch: (ls.array(i * i) for i in range(4)))
+    for _ in range(2):
+      self.assertEqual(read(data), [0, 1, 4, 9])
+    gc.collect()
+    self.assertEqual(ls._states, {})
+
+
+if __name__ == "__main__":
+  unittest.main(verbosity=1)
