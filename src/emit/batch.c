@@ -32,11 +32,8 @@ static ls_emitted reshape_all(ls_emitter *e, ls_emitted x, ls_batch_dims dims,
 ls_emitted ls_emit_spread(ls_emitter *e, ls_emitted x) {
   const ls_batch_dims dims = ls_emit_look(e, x)->dims;
   if (is_stacked(e, x)) return x;
-  if (dims.rank >= LS_MAX_RANK)
-    ls_emit_refuse(e, "a value of several replicas has too many dimensions");
-  if (!is_ok(e)) return 0;
   const ls_emitted out = ls_emit_value(
-      e, ls_dtype_at(e, x), ls_dims_with_leading(dims, e->num_lanes), NULL);
+      e, ls_dtype_at(e, x), ls_emit_lead(e, dims, e->num_lanes), NULL);
   if (!is_ok(e)) return 0;
   e->language->broadcast(e, x, out);
   e->values[out].stacked = true;
@@ -55,7 +52,7 @@ static ls_emitted merge_rows(ls_emitter *e, ls_emitted x) {
 static ls_emitted split_rows(ls_emitter *e, ls_emitted x) {
   ls_batch_dims dims = ls_batch_dims_at(e, x);
   dims.dim[0].offset /= e->num_lanes;
-  return reshape_all(e, x, ls_dims_with_leading(dims, e->num_lanes), true);
+  return reshape_all(e, x, ls_emit_lead(e, dims, e->num_lanes), true);
 }
 
 // Remembers how a stacked value was made.

@@ -111,7 +111,11 @@ ls_emitted ls_emit_value(ls_emitter *e, ls_dtype dtype, ls_batch_dims dims,
   return (ls_emitted)e->num_values++;
 }
 
-ls_batch_dims ls_dims_with_leading(ls_batch_dims dims, int64_t size) {
+ls_batch_dims ls_emit_lead(ls_emitter *e, ls_batch_dims dims, int64_t size) {
+  if (dims.rank >= LS_MAX_RANK) {
+    ls_emit_refuse(e, "a value of several replicas has too many dimensions");
+    return dims;
+  }
   for (int32_t i = dims.rank++; i > 0; --i)
     dims.dim[i] = dims.dim[i - 1];
   dims.dim[0] = ls_dim_of(size);
@@ -129,11 +133,9 @@ ls_emitted ls_emit_value_like(ls_emitter *e, ls_emitted like, ls_dtype dtype,
                               ls_batch_dims dims) {
   if (!ls_emit_look(e, like)->stacked)
     return ls_emit_value(e, dtype, dims, NULL);
-  if (dims.rank >= LS_MAX_RANK)
-    ls_emit_refuse(e, "a value of several replicas has too many dimensions");
+  dims = ls_emit_lead(e, dims, e->num_lanes);
   if (!ls_status_is_ok(e->status)) return 0;
-  const ls_emitted out =
-      ls_emit_value(e, dtype, ls_dims_with_leading(dims, e->num_lanes), NULL);
+  const ls_emitted out = ls_emit_value(e, dtype, dims, NULL);
   if (out != 0) e->values[out].stacked = true;
   return out;
 }

@@ -305,6 +305,9 @@ void ls_emit_name(const ls_emitter *e, ls_emitted value, ls_text *out);
 void ls_emit_fail(ls_emitter *e, ls_status status);
 // Refuses the current op with this reason.
 void ls_emit_refuse(ls_emitter *e, const char *why);
+// Adds a leading dimension, or refuses the op and adds none if there is no room
+// for one.
+ls_batch_dims ls_emit_lead(ls_emitter *e, ls_batch_dims dims, int64_t size);
 
 // ---- Building --------------------------------------------------------------
 // Builders. Elementwise operands are aligned at the last dimension, as in
@@ -366,7 +369,6 @@ static inline ls_dim ls_dim_of(int64_t size) {
 static inline bool ls_dim_equal(ls_dim a, ls_dim b) {
   return a.scale == b.scale && a.offset == b.offset;
 }
-ls_batch_dims ls_dims_with_leading(ls_batch_dims dims, int64_t size);
 ls_batch_dims ls_dims_without_leading(ls_batch_dims dims);
 static inline bool ls_dim_is(ls_dim a, int64_t size) {
   return a.scale == 0 && a.offset == size;

@@ -80,7 +80,7 @@ static ls_emitted stack_new(ls_emitter *e, const ls_node *node) {
         "constant");
     return 0;
   }
-  dims = ls_dims_with_leading(dims, room > 0 ? room : 1);
+  dims = ls_emit_lead(e, dims, room > 0 ? room : 1);
   return stack_of(e, ls_emit_broadcast(e, ls_emit_scalar(e, dtype, 0), dims),
                   ls_emit_scalar(e, LS_DTYPE_I64, 0));
 }
@@ -93,8 +93,7 @@ static ls_emitted stack_push(ls_emitter *e) {
   const ls_emitted zero = ls_emit_scalar(e, LS_DTYPE_I64, 0);
   for (int32_t i = 0; i < LS_MAX_RANK; ++i)
     starts[i] = i == 0 ? depth : zero;
-  const ls_emitted row =
-      ls_emit_reshape(e, item, ls_dims_with_leading(dims, 1));
+  const ls_emitted row = ls_emit_reshape(e, item, ls_emit_lead(e, dims, 1));
   return stack_of(
       e, ls_emit_dynamic_update(e, stack, row, starts),
       ls_emit_2(e, LS_OP_ADD, depth, ls_emit_scalar(e, LS_DTYPE_I64, 1)));

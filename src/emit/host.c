@@ -25,9 +25,8 @@ ls_emitted ls_emit_is_live(ls_emitter *e) {
   const ls_batch_dims one = {.rank = 1, .dim = {ls_dim_of(1)}}, scalar = {0};
   const ls_emitted device = ls_emit_reshape(
       e, ls_emit_slice(e, e->ticket, starts, NULL, one), scalar);
-  return ls_emit_2(
-      e, LS_OP_LESS, device,
-      ls_emit_integer(e, LS_DTYPE_U64, LS_EMIT_TICKET_FAILED));
+  return ls_emit_2(e, LS_OP_LESS, device,
+                   ls_emit_integer(e, LS_DTYPE_U64, LS_EMIT_TICKET_FAILED));
 }
 
 // Says for which replicas a call is made. An op of all replicas has R; in their
@@ -97,10 +96,8 @@ static ls_emitted host_output(ls_emitter *e, const ls_emit_host *site,
   ls_batch_dims dims = ls_emit_static_dims(type.shape);
   const bool is_stacked =
       site->wide[site->num_inputs + i] && site->num_local > 1;
-  if (is_stacked && dims.rank >= LS_MAX_RANK)
-    ls_emit_refuse(e, "a value of several replicas has too many dimensions");
+  if (is_stacked) dims = ls_emit_lead(e, dims, site->num_local);
   if (!ls_status_is_ok(e->status)) return 0;
-  if (is_stacked) dims = ls_dims_with_leading(dims, site->num_local);
   const ls_emitted out = ls_emit_value(e, type.dtype, dims, NULL);
   if (out != 0) e->values[out].stacked = is_stacked;
   return out;
@@ -364,9 +361,9 @@ static ls_emitted take(ls_emitter *e, const ls_emit_host *site, size_t i) {
   }
   ls_emitted starts[LS_MAX_RANK];
   const ls_emitted block = ls_emit_value(
-      e, like.dtype, ls_dims_with_leading(like.dims, e->around.room), NULL);
+      e, like.dtype, ls_emit_lead(e, like.dims, e->around.room), NULL);
   const ls_emitted row =
-      ls_emit_value(e, like.dtype, ls_dims_with_leading(like.dims, 1), NULL);
+      ls_emit_value(e, like.dtype, ls_emit_lead(e, like.dims, 1), NULL);
   append(e, &e->around.taken, block);
   find_row(e, starts);
   if (!ls_status_is_ok(e->status)) return 0;
@@ -381,7 +378,7 @@ static void put_row(ls_emitter *e, ls_emitted x) {
   const ls_emitted_value from = *ls_emit_look(e, x);
   ls_emitted *block = &e->around.blocks.items[e->around.num_blocks++];
   const ls_emitted row =
-      ls_emit_value(e, from.dtype, ls_dims_with_leading(from.dims, 1), NULL);
+      ls_emit_value(e, from.dtype, ls_emit_lead(e, from.dims, 1), NULL);
   find_row(e, starts);
   if (!ls_status_is_ok(e->status)) return;
   e->language->reshape(e, x, row);
@@ -401,10 +398,10 @@ void ls_emit_begin_blocks(ls_emitter *e) {
     for (size_t k = 0; k < site->num_inputs; ++k) {
       ls_batch_dims dims = ls_emit_static_dims(site->types[k].shape);
       if (site->wide[k] && site->num_local > 1)
-        dims = ls_dims_with_leading(dims, site->num_local);
+        dims = ls_emit_lead(e, dims, site->num_local);
       append(e, &e->around.blocks,
              ls_emit_broadcast(e, ls_emit_scalar(e, site->types[k].dtype, 0),
-                               ls_dims_with_leading(dims, e->around.room)));
+                               ls_emit_lead(e, dims, e->around.room)));
     }
   }
 }

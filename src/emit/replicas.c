@@ -35,14 +35,12 @@ ls_emitted ls_emit_stack(ls_emitter *e, const ls_emitted *lanes) {
   const size_t count = (size_t)e->num_lanes;
   ls_emitted *rows = ls_emit_new_list(e, count);
   const ls_batch_dims dims = ls_emit_look(e, lanes[0])->dims;
-  if (dims.rank >= LS_MAX_RANK)
-    ls_emit_refuse(e, "a value of several replicas has too many dimensions");
+  const ls_batch_dims row = ls_emit_lead(e, dims, 1);
   if (!ls_status_is_ok(e->status)) return 0;
   for (size_t i = 0; i < count; ++i)
-    rows[i] = ls_emit_reshape(e, lanes[i], ls_dims_with_leading(dims, 1));
-  const ls_emitted out =
-      ls_emit_value(e, ls_dtype_at(e, lanes[0]),
-                    ls_dims_with_leading(dims, (int64_t)count), NULL);
+    rows[i] = ls_emit_reshape(e, lanes[i], row);
+  const ls_emitted out = ls_emit_value(
+      e, ls_dtype_at(e, lanes[0]), ls_emit_lead(e, dims, (int64_t)count), NULL);
   if (!ls_status_is_ok(e->status)) return 0;
   e->language->concatenate(e, rows, count, 0, out);
   e->values[out].stacked = true;
@@ -60,9 +58,9 @@ ls_emitted ls_emit_device(ls_emitter *e) {
 // Emits [D, dims...]: the values of all devices.
 static ls_emitted gather_devices(ls_emitter *e, ls_emitted x) {
   const ls_batch_dims dims = ls_emit_look(e, x)->dims;
-  const ls_emitted row = ls_emit_reshape(e, x, ls_dims_with_leading(dims, 1));
+  const ls_emitted row = ls_emit_reshape(e, x, ls_emit_lead(e, dims, 1));
   const ls_emitted out = ls_emit_value(
-      e, ls_dtype_at(e, x), ls_dims_with_leading(dims, e->num_devices), NULL);
+      e, ls_dtype_at(e, x), ls_emit_lead(e, dims, e->num_devices), NULL);
   if (ls_status_is_ok(e->status)) e->language->flow->all_gather(e, row, out);
   return out;
 }
@@ -78,7 +76,7 @@ ls_emitted ls_emit_pick(ls_emitter *e, const ls_emitted *items) {
   ls_emitted *rows = ls_emit_new_list(e, count);
   if (!ls_status_is_ok(e->status)) return 0;
   for (size_t i = 0; i < count; ++i)
-    rows[i] = ls_emit_reshape(e, items[i], ls_dims_with_leading(dims, 1));
+    rows[i] = ls_emit_reshape(e, items[i], ls_emit_lead(e, dims, 1));
   const ls_emitted at = ls_emit_convert(e, ls_emit_device(e), LS_DTYPE_I32);
   return ls_emit_gather(e, ls_emit_concatenate(e, rows, count, 0), at, 0);
 }

@@ -111,6 +111,42 @@ TEST(sums_over_devices_are_exact_on_request) {
   assert_null(strstr(text, "stablehlo.all_reduce"));
 }
 
+// Values that are gathered or picked have a dimension more, of the devices.
+TEST(values_of_devices_have_at_most_seven_dimensions) {
+  static const char split[] =
+      "graph lowered \"t\" {\n"
+      "%1 = parameter() {dtype = f32, shape = shape[1, 1, 1, 1, 1, 1, 1, 2], "
+      "index = 0} : f32[1,1,1,1,1,1,1,2]\n"
+      "%2 = replicate(%1, %1) {replicas = 2, num_split = 1} (graph lowered "
+      "\"r\" {\n"
+      "%1 = parameter() {dtype = f32, shape = shape[1, 1, 1, 1, 1, 1, 1, 2], "
+      "index = 0} varying : f32[1,1,1,1,1,1,1,2]\n"
+      "%2 = all_reduce(%1) {reduce = \"sum\"} : f32[1,1,1,1,1,1,1,2]\n"
+      "return %2\n"
+      "}) : f32[1,1,1,1,1,1,1,2]\n"
+      "return %2\n"
+      "}\n";
+  static const char made[] =
+      "graph lowered \"t\" {\n"
+      "%1 = replicate() {replicas = 2} (graph lowered \"r\" {\n"
+      "%1 = replica_id() varying : i32[]\n"
+      "%2 = reshape(%1) {sizes = sizes[1, 1, 1, 1, 1, 1, 1, 1]} varying : "
+      "i32[1,1,1,1,1,1,1,1]\n"
+      "%3 = all_reduce(%2) {reduce = \"sum\"} : i32[1,1,1,1,1,1,1,1]\n"
+      "return %3\n"
+      "}) : i32[1,1,1,1,1,1,1,1]\n"
+      "return %1\n"
+      "}\n";
+  const ls_hlo_program fast = {.num_devices = 2};
+  const ls_hlo_program exact = {.num_devices = 2, .exact = true};
+  LS_OWN(written, module) = {0};
+  expect_ok(write_text(made, fast, &module));
+  expect_status(write_text(made, exact, &module), LS_UNIMPLEMENTED,
+                "too many dimensions");
+  expect_status(write_text(split, fast, &module), LS_UNIMPLEMENTED,
+                "too many dimensions");
+}
+
 TEST(all_devices_compute_replicas_that_they_cannot_share) {
   LS_OWN(written, module) = {0};
   expect_ok(
