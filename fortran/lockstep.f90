@@ -508,11 +508,14 @@ contains
     opt = ls_opt(.true._c_bool, int(value, c_long_long))
   end function
 
+  ! Calls refuse a shape of more than 8 sizes by its rank.
   function ls_shape_of(sizes) result(shape)
     integer, intent(in) :: sizes(:)
     type(ls_shape) :: shape
+    integer :: held
+    held = min(size(sizes), size(shape%dim))
     shape%rank = size(sizes)
-    shape%dim(:size(sizes)) = sizes
+    shape%dim(:held) = sizes(:held)
   end function
 
   function ls_traced(function) result(callable)

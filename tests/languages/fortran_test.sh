@@ -57,6 +57,21 @@ sed -n '/enumerator/,/end enum/p' "$source/fortran/lockstep.f90" | tr -d ' &\n' 
 "${CC:-cc}" -std=c11 -fsyntax-only -I"$source/include" -I"$build/include" \
   constants.c
 
+# A shape of too many sizes is left to the library's refusal.
+mkdir bounds
+cat >shapes.f90 <<'EOF'
+program shapes
+  use lockstep
+  type(ls_shape) :: shape
+  shape = ls_shape_of([1, 2, 3, 4, 5, 6, 7, 8, 9])
+  if (shape%rank /= 9 .or. shape%dim(8) /= 8) error stop "ls_shape_of"
+end program
+EOF
+# shellcheck disable=SC2086
+gfortran $flags -fcheck=bounds -J bounds "$source/fortran/lockstep.f90" \
+  shapes.f90 -L"$build" -llockstep -Wl,-rpath,"$build" -o shapes
+./shapes
+
 # shellcheck disable=SC2086
 gfortran $flags "$source/examples/mlp.f90" lockstep.o -L"$build" -llockstep \
   -Wl,-rpath,"$build" -o mlp
