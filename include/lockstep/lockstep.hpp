@@ -177,7 +177,9 @@ public:
   ranks() {
     if (ls_mpi_find_launcher(nullptr).name == nullptr) return;
     check(ls_mpi_open(nullptr, &communicator_));
-    check(ls_communicator_share_cores(communicator_));
+    const ls_status status = ls_communicator_share_cores(communicator_);
+    if (status != nullptr) ls_status_free(ls_mpi_close(communicator_));
+    check(status);
   }
   ~ranks() { ls_status_free(ls_mpi_close(communicator_)); }
   ranks(const ranks &) = delete;
@@ -205,14 +207,22 @@ public:
   ~runtime() { ls_status_free(end()); }
   runtime(const runtime &) = delete;
   runtime &operator=(const runtime &) = delete;
-  void close() { check(end()); }  // The destructor hides a failure of it.
+  // The destructor hides a failure of it. A runtime that is still in use is
+  // refused, and stays current.
+  void close() {
+    const ls_status status = end();
+    if (status != nullptr) ls_runtime_make_current(runtime_);
+    check(status);
+  }
   operator ls_runtime *() const noexcept { return runtime_; }
 
 private:
   ls_status end() {
     if (runtime_ == nullptr) return nullptr;
     ls_runtime_make_current(previous_);
-    return ls_runtime_destroy(std::exchange(runtime_, nullptr));
+    const ls_status status = ls_runtime_destroy(runtime_);
+    if (status == nullptr) runtime_ = nullptr;
+    return status;
   }
   ls_runtime *runtime_ = nullptr, *previous_ = nullptr;
 };

@@ -168,6 +168,22 @@ void test_replicas() {
   EXPECT(sum.number(3) == 28);
 }
 
+void test_runtimes() {
+  ls_runtime *const before = ls_runtime_current();
+  lockstep::runtime runtime;
+  {
+    const lockstep::function kept(
+        [](ls_nest args) { return ls_leaf(ls_nest_tensor(args, 0)); });
+    lockstep::nest result;
+    auto x = lockstep::array(LS_DTYPE_F32, LS_SHAPE(2));
+    kept(lockstep::nest::tuple(std::move(x)), result);
+    expect_error(LS_FAILED_PRECONDITION, "function", [&] { runtime.close(); });
+    EXPECT(ls_runtime_current() == runtime);
+  }
+  runtime.close();
+  EXPECT(runtime == nullptr && ls_runtime_current() == before);
+}
+
 }  // namespace
 
 int main() {
@@ -176,6 +192,7 @@ int main() {
     test_data();
     test_values();
     test_replicas();
+    test_runtimes();
   } catch (const std::exception &failure) {
     std::printf("%s\n", failure.what());
     return 1;
