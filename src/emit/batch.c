@@ -6,8 +6,6 @@
 // replica apart (frame.c).
 #include "emit/emit.h"
 
-static bool is_ok(const ls_emitter *e) { return ls_status_is_ok(e->status); }
-
 static bool is_stacked(const ls_emitter *e, ls_emitted x) {
   return ls_emit_look(e, x)->stacked;
 }
@@ -23,7 +21,7 @@ ls_emitted ls_emit_stacked_of(const ls_emitter *e, const ls_emitted *in,
 static ls_emitted reshape_all(ls_emitter *e, ls_emitted x, ls_batch_dims dims,
                               bool stacked) {
   const ls_emitted out = ls_emit_value(e, ls_dtype_at(e, x), dims, NULL);
-  if (!is_ok(e)) return 0;
+  if (!ls_emit_is_ok(e)) return 0;
   e->language->reshape(e, x, out);
   e->values[out].stacked = stacked;
   return out;
@@ -34,7 +32,7 @@ ls_emitted ls_emit_spread(ls_emitter *e, ls_emitted x) {
   if (is_stacked(e, x)) return x;
   const ls_emitted out = ls_emit_value(
       e, ls_dtype_at(e, x), ls_emit_lead(e, dims, e->num_lanes), NULL);
-  if (!is_ok(e)) return 0;
+  if (!ls_emit_is_ok(e)) return 0;
   e->language->broadcast(e, x, out);
   e->values[out].stacked = true;
   return out;
@@ -61,7 +59,7 @@ static void note_product(ls_emitter *e, ls_emitted out,
   const ls_emitted_product *kept =
       ls_arena_copy(e->memory, product, sizeof(*product));
   if (kept == NULL) ls_emit_fail(e, ls_out_of_memory());
-  if (is_ok(e)) e->values[out].product = kept;
+  if (ls_emit_is_ok(e)) e->values[out].product = kept;
 }
 
 void ls_emit_note_transposed(ls_emitter *e, ls_emitted x, ls_emitted out,
@@ -76,7 +74,7 @@ void ls_emit_note_transposed(ls_emitter *e, ls_emitted x, ls_emitted out,
 }
 
 ls_emitted ls_emit_dot(ls_emitter *e, ls_emitted a, ls_emitted b) {
-  if (!is_ok(e)) return 0;
+  if (!ls_emit_is_ok(e)) return 0;
   ls_batch_dims dims = ls_batch_dims_at(e, a);
   const ls_batch_dims right = ls_batch_dims_at(e, b);
   dims.dim[dims.rank - 1] = right.dim[right.rank - 1];
@@ -87,8 +85,8 @@ ls_emitted ls_emit_dot(ls_emitter *e, ls_emitted a, ls_emitted b) {
   if (like != 0) a = ls_emit_spread(e, a);
   if (like != 0) b = ls_emit_spread(e, b);
   const ls_emitted out = ls_emit_value_like(e, like, ls_dtype_at(e, a), dims);
-  if (is_ok(e)) e->language->dot(e, a, b, out);
-  if (is_ok(e) && is_product && dims.rank == 2)
+  if (ls_emit_is_ok(e)) e->language->dot(e, a, b, out);
+  if (ls_emit_is_ok(e) && is_product && dims.rank == 2)
     note_product(e, out, &(ls_emitted_product){.a = a, .b = b, .dims = dims});
   return out;
 }
@@ -97,7 +95,7 @@ static ls_emitted convolve(ls_emitter *e, ls_emitted x, ls_emitted w,
                            const ls_window *window, int64_t groups,
                            ls_batch_dims dims) {
   const ls_emitted out = ls_emit_value(e, ls_dtype_at(e, x), dims, NULL);
-  if (is_ok(e) && !e->language->convolve(e, x, w, window, groups, out))
+  if (ls_emit_is_ok(e) && !e->language->convolve(e, x, w, window, groups, out))
     ls_emit_refuse(e, "there is no such convolution");
   return out;
 }
@@ -109,12 +107,12 @@ static ls_emitted convolve_apart(ls_emitter *e, ls_emitted x, ls_emitted w,
   ls_emitted *lanes = ls_emit_new_list(e, (size_t)e->num_lanes);
   const ls_window *kept = ls_arena_copy(e->memory, window, sizeof(*window));
   if (kept == NULL) ls_emit_fail(e, ls_out_of_memory());
-  if (!is_ok(e)) return 0;
+  if (!ls_emit_is_ok(e)) return 0;
   for (int32_t i = 0; i < e->num_lanes; ++i)
     lanes[i] = convolve(e, ls_emit_lane(e, x, i), ls_emit_lane(e, w, i), window,
                         groups, dims);
   const ls_emitted out = ls_emit_stack(e, lanes);
-  if (is_ok(e) && groups == 1 && is_stacked(e, x))
+  if (ls_emit_is_ok(e) && groups == 1 && is_stacked(e, x))
     note_product(
         e, out,
         &(ls_emitted_product){.a = x, .b = w, .window = kept, .dims = dims});
@@ -124,7 +122,7 @@ static ls_emitted convolve_apart(ls_emitter *e, ls_emitted x, ls_emitted w,
 ls_emitted ls_emit_convolve(ls_emitter *e, ls_emitted x, ls_emitted w,
                             const ls_window *window, int64_t groups,
                             ls_batch_dims dims) {
-  if (!is_ok(e)) return 0;
+  if (!ls_emit_is_ok(e)) return 0;
   if (is_stacked(e, w)) return convolve_apart(e, x, w, window, groups, dims);
   if (!is_stacked(e, x)) return convolve(e, x, w, window, groups, dims);
   dims.dim[0].offset *= e->num_lanes;
@@ -137,9 +135,9 @@ ls_emitted ls_emit_slide(ls_emitter *e, uint16_t op, ls_emitted x,
   if (stacked) dims.dim[0].offset *= e->num_lanes;
   x = merge_rows(e, x);
   const ls_emitted out = ls_emit_value(e, ls_dtype_at(e, x), dims, NULL);
-  if (is_ok(e) && !e->language->slide(e, op, x, window, out))
+  if (ls_emit_is_ok(e) && !e->language->slide(e, op, x, window, out))
     ls_emit_refuse(e, "there are no such windows");
-  return stacked && is_ok(e) ? split_rows(e, out) : out;
+  return stacked && ls_emit_is_ok(e) ? split_rows(e, out) : out;
 }
 
 // ---- Lookups ---------------------------------------------------------------
@@ -150,13 +148,13 @@ static ls_emitted gather_plain(ls_emitter *e, ls_emitted x, ls_emitted indices,
   ls_batch_dims dims = {.rank = from.rank - 1 + picks.rank};
   if (dims.rank > LS_MAX_RANK)
     ls_emit_refuse(e, "a value of several replicas has too many dimensions");
-  if (!is_ok(e)) return 0;
+  if (!ls_emit_is_ok(e)) return 0;
   for (int32_t i = 0; i < dims.rank; ++i)
     dims.dim[i] = i < axis                ? from.dim[i]
                   : i < axis + picks.rank ? picks.dim[i - axis]
                                           : from.dim[i + 1 - picks.rank];
   const ls_emitted out = ls_emit_value(e, ls_dtype_at(e, x), dims, NULL);
-  if (is_ok(e)) e->language->gather(e, x, indices, axis, out);
+  if (ls_emit_is_ok(e)) e->language->gather(e, x, indices, axis, out);
   return out;
 }
 
@@ -167,7 +165,7 @@ static ls_emitted axis_to_front(ls_emitter *e, ls_emitted x, int64_t axis) {
   for (int32_t i = 0, at = 1; i < rank; ++i)
     if (i != axis) permutation[at++] = i;
   if (axis > 0) x = ls_emit_transpose(e, x, permutation);
-  if (is_ok(e)) e->values[x].stacked = true;
+  if (ls_emit_is_ok(e)) e->values[x].stacked = true;
   return x;
 }
 
@@ -178,11 +176,11 @@ ls_emitted ls_emit_gather(ls_emitter *e, ls_emitted x, ls_emitted indices,
     for (int32_t i = 0; lanes != NULL && i < e->num_lanes; ++i)
       lanes[i] = gather_plain(e, ls_emit_lane(e, x, i),
                               ls_emit_lane(e, indices, i), axis);
-    return is_ok(e) ? ls_emit_stack(e, lanes) : 0;
+    return ls_emit_is_ok(e) ? ls_emit_stack(e, lanes) : 0;
   }
   const bool moves = is_stacked(e, x);
   const ls_emitted out = gather_plain(e, x, indices, axis + moves);
-  if (moves && is_ok(e)) e->values[out].stacked = true;
+  if (moves && ls_emit_is_ok(e)) e->values[out].stacked = true;
   return is_stacked(e, indices) ? axis_to_front(e, out, axis) : out;
 }
 
@@ -195,7 +193,7 @@ static ls_emitted permuted(ls_emitter *e, ls_emitted x, const int64_t *order,
   for (int32_t i = 0; i < from.rank; ++i)
     moved.dim[i] = from.dim[order[i]];
   const ls_emitted out = ls_emit_value(e, ls_dtype_at(e, x), moved, NULL);
-  if (!is_ok(e)) return 0;
+  if (!ls_emit_is_ok(e)) return 0;
   e->language->transpose(e, x, order, out);
   return reshape_all(e, out, dims, false);
 }
@@ -205,7 +203,7 @@ static ls_emitted sum_product(ls_emitter *e, const ls_emitted_product *p) {
   if (p->window == NULL) {
     const ls_emitted out =
         ls_emit_value(e, ls_dtype_at(e, p->a), p->dims, NULL);
-    if (is_ok(e)) e->language->dot_sum(e, p->a, p->b, out);
+    if (ls_emit_is_ok(e)) e->language->dot_sum(e, p->a, p->b, out);
     return out;
   }
   // The replicas' channels are summed together: x[batch, spatial..., replicas *
@@ -235,7 +233,7 @@ static ls_emitted reduce_lanes(ls_emitter *e, uint16_t reduction,
   static const int64_t axis = 0;
   const ls_emitted out =
       ls_emit_value(e, ls_dtype_at(e, x), ls_batch_dims_at(e, x), NULL);
-  if (is_ok(e) && !e->language->reduce(e, reduction, x, &axis, 1, out))
+  if (ls_emit_is_ok(e) && !e->language->reduce(e, reduction, x, &axis, 1, out))
     ls_emit_refuse(e, "there is no such reduction");
   return out;
 }

@@ -396,5 +396,5 @@ bool ls_compose_element(ls_emitter *e) {
            ls_dtype_is_integer(node->outputs[0].dtype))
     y = compute_integers(e);
   if (y != 0) ls_compose_give(e, ls_emit_convert(e, y, node->outputs[0].dtype));
-  return y != 0 || !ls_status_is_ok(e->status);
+  return y != 0 || !ls_emit_is_ok(e);
 }

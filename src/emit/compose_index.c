@@ -48,7 +48,7 @@ static ls_emitted dynamic_slice(ls_emitter *e) {
   if (dims.rank == 0) return x;
   read_starts(e, 1, ls_batch_dims_at(e, x), dims, starts);
   const ls_emitted out = ls_emit_value(e, ls_dtype_at(e, x), dims, NULL);
-  if (ls_status_is_ok(e->status)) e->language->dynamic_slice(e, x, starts, out);
+  if (ls_emit_is_ok(e)) e->language->dynamic_slice(e, x, starts, out);
   return out;
 }
 
@@ -81,8 +81,7 @@ static ls_emitted scatter_rows(ls_emitter *e, uint16_t op, ls_emitted x,
                                ls_emitted at, ls_emitted updates) {
   const ls_emitted out =
       ls_emit_value(e, ls_dtype_at(e, x), ls_batch_dims_at(e, x), NULL);
-  if (ls_status_is_ok(e->status))
-    e->language->scatter(e, op, x, at, updates, out);
+  if (ls_emit_is_ok(e)) e->language->scatter(e, op, x, at, updates, out);
   return out;
 }
 
@@ -186,7 +185,7 @@ void ls_emit_sort(ls_emitter *e, const ls_emitted *in, size_t count,
     out[i] = ls_emit_value_like(e, like, ls_dtype_at(e, in[i]),
                                 ls_batch_dims_at(e, in[i]));
   }
-  if (ls_status_is_ok(e->status))
+  if (ls_emit_is_ok(e))
     e->language->sort(e, items, count, axis + (like != 0), descending, out);
 }
 
@@ -214,7 +213,7 @@ static ls_emitted top_k(ls_emitter *e) {
   if (e->language->top_k != NULL) {
     out[0] = ls_emit_value(e, ls_dtype_at(e, x), made, NULL);
     out[1] = ls_emit_value(e, LS_DTYPE_I32, made, NULL);
-    if (ls_status_is_ok(e->status))
+    if (ls_emit_is_ok(e))
       e->language->top_k(e, x, ls_node_int(e->node, LS_ATTR_ID_K), out[0],
                          out[1]);
   } else {

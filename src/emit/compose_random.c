@@ -297,7 +297,7 @@ static ls_emitted truncated(ls_emitter *e, const drawing *d, ls_emitted x) {
     lists[i / 2][i % 2] =
         ls_emit_value(e, ls_dtype_at(e, initial[i % 2]),
                       ls_batch_dims_at(e, initial[i % 2]), NULL);
-  if (!ls_status_is_ok(e->status)) return 0;
+  if (!ls_emit_is_ok(e)) return 0;
   ls_emitted *parameters = lists[0], *body = lists[1];
   flow->while_begin(e, (ls_emitted_list){initial, 2},
                     (ls_emitted_list){parameters, 2},
@@ -316,7 +316,7 @@ static ls_emitted truncated(ls_emitter *e, const drawing *d, ls_emitted x) {
                      ls_emit_reshape(e, again, ls_batch_dims_at(e, x)),
                      body[0]),
       ls_emit_add(e, body[1], ls_emit_integer(e, LS_DTYPE_U64, 1))};
-  if (!ls_status_is_ok(e->status)) return 0;
+  if (!ls_emit_is_ok(e)) return 0;
   flow->while_end(e, (ls_emitted_list){values, 2},
                   (ls_emitted_list){initial, 2});
   const ls_emitted above =
@@ -444,7 +444,7 @@ static ls_emitted emit_draws(ls_emitter *e) {
   if (e->seed == 0) ls_emit_refuse(e, "there is no form of this op");
   for (int32_t i = 0; i < dims.rank; ++i)
     count *= ls_emit_size(e, dims.dim[i]);
-  if (!ls_status_is_ok(e->status)) return 0;
+  if (!ls_emit_is_ok(e)) return 0;
   if (count == 0) return ls_emit_broadcast(e, ls_emit_scalar(e, to, 0), dims);
   if (op == LS_OP_RANDOM_PERMUTATION) return permute(e, count);
   if (op == LS_OP_RANDOM_BY_EXAMPLE) rows = ls_emit_size(e, dims.dim[0]);

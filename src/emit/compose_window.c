@@ -29,7 +29,7 @@ static bool compose_window_read(ls_emitter *e, ls_batch_dims dims,
     ls_emit_fail(
         e, ls_window_slide(out, i, ls_emit_size(e, dims.dim[i + 1]), &size));
   }
-  return ls_status_is_ok(e->status);
+  return ls_emit_is_ok(e);
 }
 
 // Returns the distance from the first to the last element that a window sees.
@@ -289,7 +289,7 @@ static ls_emitted seen_with(ls_emitter *e, const window_line *line, int64_t tap,
   bool all = true;
   ls_emit_fail(e,
                ls_array_create(LS_DTYPE_BOOL, LS_SHAPE(line->windows), &seen));
-  if (!ls_status_is_ok(e->status)) return 0;
+  if (!ls_emit_is_ok(e)) return 0;
   for (int64_t o = 0; o < line->windows; ++o) {
     const int64_t at = o * line->stride + tap * line->dilation - line->low;
     ls_array_set_i64(seen, o, at >= 0 && at < line->size);

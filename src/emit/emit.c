@@ -134,7 +134,7 @@ ls_emitted ls_emit_value_like(ls_emitter *e, ls_emitted like, ls_dtype dtype,
   if (!ls_emit_look(e, like)->stacked)
     return ls_emit_value(e, dtype, dims, NULL);
   dims = ls_emit_lead(e, dims, e->num_lanes);
-  if (!ls_status_is_ok(e->status)) return 0;
+  if (!ls_emit_is_ok(e)) return 0;
   const ls_emitted out = ls_emit_value(e, dtype, dims, NULL);
   if (out != 0) e->values[out].stacked = true;
   return out;
@@ -158,8 +158,6 @@ static bool batch_dims_equal(const ls_batch_dims *a, const ls_batch_dims *b) {
   return true;
 }
 
-static bool is_ok(const ls_emitter *e) { return ls_status_is_ok(e->status); }
-
 // Appends `count` numbers to those of the leading dimension of a stacked value:
 // one that is `first`.
 static const int64_t *lead(bool stacked, int64_t first, const int64_t *numbers,
@@ -173,9 +171,9 @@ static const int64_t *lead(bool stacked, int64_t first, const int64_t *numbers,
 // ---- Shapes ----------------------------------------------------------------
 ls_emitted ls_emit_reshape(ls_emitter *e, ls_emitted x, ls_batch_dims dims) {
   const ls_batch_dims from = ls_batch_dims_at(e, x);
-  if (!is_ok(e) || batch_dims_equal(&from, &dims)) return x;
+  if (!ls_emit_is_ok(e) || batch_dims_equal(&from, &dims)) return x;
   const ls_emitted out = ls_emit_value_like(e, x, ls_dtype_at(e, x), dims);
-  if (is_ok(e)) e->language->reshape(e, x, out);
+  if (ls_emit_is_ok(e)) e->language->reshape(e, x, out);
   return out;
 }
 
@@ -190,18 +188,18 @@ static ls_emitted add_rank(ls_emitter *e, ls_emitted x, int32_t rank) {
 }
 
 ls_emitted ls_emit_broadcast(ls_emitter *e, ls_emitted x, ls_batch_dims dims) {
-  if (!is_ok(e)) return 0;
+  if (!ls_emit_is_ok(e)) return 0;
   if (ls_emit_look(e, x)->stacked) x = add_rank(e, x, dims.rank);
   const ls_batch_dims from = ls_batch_dims_at(e, x);
-  if (!is_ok(e) || batch_dims_equal(&from, &dims)) return x;
+  if (!ls_emit_is_ok(e) || batch_dims_equal(&from, &dims)) return x;
   const ls_emitted out = ls_emit_value_like(e, x, ls_dtype_at(e, x), dims);
-  if (is_ok(e)) e->language->broadcast(e, x, out);
+  if (ls_emit_is_ok(e)) e->language->broadcast(e, x, out);
   return out;
 }
 
 ls_emitted ls_emit_transpose(ls_emitter *e, ls_emitted x,
                              const int64_t *permutation) {
-  if (!is_ok(e)) return 0;
+  if (!ls_emit_is_ok(e)) return 0;
   const ls_batch_dims from = ls_batch_dims_at(e, x);
   const bool stacked = ls_emit_look(e, x)->stacked;
   ls_batch_dims dims = {.rank = from.rank};
@@ -211,9 +209,9 @@ ls_emitted ls_emit_transpose(ls_emitter *e, ls_emitted x,
     if (stacked && i + 1 < LS_MAX_RANK) moved[i + 1] = permutation[i] + 1;
   }
   const ls_emitted out = ls_emit_value_like(e, x, ls_dtype_at(e, x), dims);
-  if (is_ok(e))
+  if (ls_emit_is_ok(e))
     e->language->transpose(e, x, stacked ? moved : permutation, out);
-  if (is_ok(e)) ls_emit_note_transposed(e, x, out, permutation);
+  if (ls_emit_is_ok(e)) ls_emit_note_transposed(e, x, out, permutation);
   return out;
 }
 
@@ -246,7 +244,7 @@ static bool gives_bool(uint16_t op) {
 ls_emitted ls_emit_element_of(ls_emitter *e, uint16_t op, ls_dtype dtype,
                               const ls_emitted *in, size_t count) {
   ls_emitted aligned[LS_MAX_RANK] = {0};
-  if (!is_ok(e) || count > LS_MAX_RANK) return 0;
+  if (!ls_emit_is_ok(e) || count > LS_MAX_RANK) return 0;
   const ls_batch_dims dims = together(e, in, count);
   const ls_emitted like = ls_emit_stacked_of(e, in, count);
   for (size_t k = 0; k < count; ++k) {
@@ -255,7 +253,7 @@ ls_emitted ls_emit_element_of(ls_emitter *e, uint16_t op, ls_dtype dtype,
     if (like != 0) aligned[k] = ls_emit_spread(e, aligned[k]);
   }
   const ls_emitted out = ls_emit_value_like(e, like, dtype, dims);
-  if (!is_ok(e)) return 0;
+  if (!ls_emit_is_ok(e)) return 0;
   if (!e->language->element(e, op, aligned, count, out))
     ls_emit_refuse(e, "there is no such op");
   return out;
@@ -290,16 +288,16 @@ ls_emitted ls_emit_constant(ls_emitter *e, const ls_array *array) {
   const ls_emitted out =
       ls_emit_value(e, ls_array_dtype(array),
                     ls_emit_static_dims(ls_array_shape(array)), NULL);
-  if (is_ok(e)) e->language->constant(e, array, out);
+  if (ls_emit_is_ok(e)) e->language->constant(e, array, out);
   return out;
 }
 
 static ls_emitted emit_scalar(ls_emitter *e, ls_dtype dtype, double number,
                               int64_t integer) {
   LS_OWN(ls_array, array) = NULL;
-  if (!is_ok(e)) return 0;
+  if (!ls_emit_is_ok(e)) return 0;
   ls_emit_fail(e, ls_array_create(dtype, LS_SCALAR, &array));
-  if (!is_ok(e)) return 0;
+  if (!ls_emit_is_ok(e)) return 0;
   if (ls_dtype_is_float(dtype))
     ls_array_set_f64(array, 0, number);
   else
@@ -321,7 +319,7 @@ ls_emitted ls_emit_extreme(ls_emitter *e, ls_dtype dtype, bool least) {
     return ls_emit_scalar(e, dtype, least ? -INFINITY : INFINITY);
   LS_OWN(ls_array, value) = NULL;
   ls_emit_fail(e, ls_array_create(dtype, LS_SCALAR, &value));
-  if (!is_ok(e)) return 0;
+  if (!ls_emit_is_ok(e)) return 0;
   const bool is_signed = dtype >= LS_DTYPE_I8 && dtype <= LS_DTYPE_I64;
   unsigned char *bytes = ls_array_mutable_data(value);
   const size_t size = ls_array_size(value);
@@ -334,7 +332,7 @@ ls_emitted ls_emit_extreme(ls_emitter *e, ls_dtype dtype, bool least) {
 // ---- Reductions, products and windows --------------------------------------
 ls_emitted ls_emit_reduce(ls_emitter *e, uint16_t op, ls_emitted x,
                           const int64_t *axes, size_t count, bool keep) {
-  if (!is_ok(e)) return 0;
+  if (!ls_emit_is_ok(e)) return 0;
   const ls_batch_dims from = ls_batch_dims_at(e, x);
   const bool stacked = ls_emit_look(e, x)->stacked;
   ls_batch_dims kept = from, dims = {0};
@@ -352,7 +350,7 @@ ls_emitted ls_emit_reduce(ls_emitter *e, uint16_t op, ls_emitted x,
   ls_emitted out = x;
   if (count > 0) {
     out = ls_emit_value_like(e, x, ls_dtype_at(e, x), dims);
-    if (is_ok(e) && !e->language->reduce(e, op, x, moved, count, out))
+    if (ls_emit_is_ok(e) && !e->language->reduce(e, op, x, moved, count, out))
       ls_emit_refuse(e, "there is no such reduction");
   }
   return keep ? ls_emit_reshape(e, out, kept) : out;
@@ -361,7 +359,7 @@ ls_emitted ls_emit_reduce(ls_emitter *e, uint16_t op, ls_emitted x,
 ls_emitted ls_emit_iota(ls_emitter *e, ls_dtype dtype, ls_batch_dims dims,
                         int64_t axis) {
   const ls_emitted out = ls_emit_value(e, dtype, dims, NULL);
-  if (is_ok(e)) e->language->iota(e, axis, out);
+  if (ls_emit_is_ok(e)) e->language->iota(e, axis, out);
   return out;
 }
 
@@ -373,7 +371,7 @@ ls_emitted ls_emit_slice(ls_emitter *e, ls_emitted x, const int64_t *starts,
   const bool stacked = ls_emit_look(e, x)->stacked;
   const size_t rank = (size_t)dims.rank;
   const ls_emitted out = ls_emit_value_like(e, x, ls_dtype_at(e, x), dims);
-  if (is_ok(e))
+  if (ls_emit_is_ok(e))
     e->language->slice(
         e, x, lead(stacked, 0, starts != NULL ? starts : zeros, rank, rooms[0]),
         lead(stacked, 1, strides != NULL ? strides : ones, rank, rooms[1]),
@@ -388,7 +386,7 @@ ls_emitted ls_emit_pad(ls_emitter *e, ls_emitted x, ls_emitted value,
   const bool stacked = ls_emit_look(e, x)->stacked;
   const size_t rank = (size_t)dims.rank;
   const ls_emitted out = ls_emit_value_like(e, x, ls_dtype_at(e, x), dims);
-  if (is_ok(e) &&
+  if (ls_emit_is_ok(e) &&
       !e->language->pad(e, x, value, lead(stacked, 0, low, rank, rooms[0]),
                         lead(stacked, 0, high, rank, rooms[1]),
                         lead(stacked, 0, interior, rank, rooms[2]), out))
@@ -412,7 +410,7 @@ ls_emitted ls_emit_concatenate(ls_emitter *e, const ls_emitted *in,
   }
   const ls_emitted out =
       ls_emit_value_like(e, like, ls_dtype_at(e, in[0]), dims);
-  if (is_ok(e))
+  if (ls_emit_is_ok(e))
     e->language->concatenate(e, items, num_items, axis + (like != 0), out);
   return out;
 }
@@ -424,7 +422,7 @@ ls_emitted ls_emit_reverse(ls_emitter *e, ls_emitted x, const int64_t *axes,
     moved[i] = axes[i] + ls_emit_look(e, x)->stacked;
   const ls_emitted out =
       ls_emit_value_like(e, x, ls_dtype_at(e, x), ls_batch_dims_at(e, x));
-  if (is_ok(e)) e->language->reverse(e, x, moved, count, out);
+  if (ls_emit_is_ok(e)) e->language->reverse(e, x, moved, count, out);
   return out;
 }
 
@@ -432,6 +430,6 @@ ls_emitted ls_emit_dynamic_update(ls_emitter *e, ls_emitted x, ls_emitted part,
                                   const ls_emitted *starts) {
   const ls_emitted out =
       ls_emit_value(e, ls_dtype_at(e, x), ls_batch_dims_at(e, x), NULL);
-  if (is_ok(e)) e->language->dynamic_update(e, x, part, starts, out);
+  if (ls_emit_is_ok(e)) e->language->dynamic_update(e, x, part, starts, out);
   return out;
 }

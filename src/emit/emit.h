@@ -301,6 +301,9 @@ ls_emitted *ls_emit_new_list(ls_emitter *e, size_t count);
 void ls_emit_append(ls_emitter *e, ls_emitted_list *list, ls_emitted_list more);
 // Appends the value's name.
 void ls_emit_name(const ls_emitter *e, ls_emitted value, ls_text *out);
+static inline bool ls_emit_is_ok(const ls_emitter *e) {
+  return ls_status_is_ok(e->status);
+}
 // Takes over a failure, unless there was one before.
 void ls_emit_fail(ls_emitter *e, ls_status status);
 // Refuses the current op with this reason.

@@ -189,7 +189,7 @@ static carriage make_carriage(ls_emitter *e, ls_emitted_list values,
                     ls_arena_new_array(e->memory, int32_t, values.count + 1)};
   if (c.at == NULL || c.owners == NULL) ls_emit_fail(e, ls_out_of_memory());
   c.carriers.count = 0;
-  for (size_t i = 0; ls_status_is_ok(e->status) && i < values.count; ++i) {
+  for (size_t i = 0; ls_emit_is_ok(e) && i < values.count; ++i) {
     c.owners[i] = ls_emit_look(e, values.items[i])->owner;
     c.at[i] = is_joined ? carrier_of(e, &c, i, values.items[i]) : i;
     if (c.at[i] == c.carriers.count)
@@ -348,7 +348,7 @@ static void count_steps(ls_emitter *e, const ls_node *node, ls_emitted trips) {
 static void keep_whole_trips(ls_emitter *e, ls_emitted_list inside,
                              ls_emitted_list values, size_t count) {
   const ls_emitted is_live = ls_emit_is_live(e);
-  for (size_t i = 0; i < count && ls_status_is_ok(e->status); ++i) {
+  for (size_t i = 0; i < count && ls_emit_is_ok(e); ++i) {
     const ls_emitted in[] = {is_live, values.items[i], inside.items[i]};
     const ls_emitted_value from = *ls_emit_look(e, inside.items[i]);
     values.items[i] = ls_emit_value(e, from.dtype, from.dims, NULL);
@@ -372,7 +372,7 @@ static void emit_while(ls_emitter *e, const ls_node *node) {
   const bool is_outer = calls && e->frame == &e->base;
   const bool is_around = node == e->around.loop;
   ls_emitted_list *blocks = &e->around.blocks;
-  if (!ls_status_is_ok(e->status)) return;
+  if (!ls_emit_is_ok(e)) return;
   if (is_outer) e->loop = node->id;
   c.carriers.items[last] = ls_emit_scalar(e, LS_DTYPE_U64, 0);
   if (calls) c.carriers.items[c.carriers.count++] = e->ticket;
@@ -381,7 +381,7 @@ static void emit_while(ls_emitter *e, const ls_node *node) {
   const ls_emitted_list results = new_carriers(e, &c);
   const ls_emitted_list before = new_carriers(e, &c);
   const ls_emitted_list inside = new_carriers(e, &c);
-  if (!ls_status_is_ok(e->status)) return;
+  if (!ls_emit_is_ok(e)) return;
   flow->while_begin(e, c.carriers, before, results);
   if (calls) e->ticket = before.items[last + 1];
   e->around.trip = before.items[last];
@@ -390,7 +390,7 @@ static void emit_while(ls_emitter *e, const ls_node *node) {
       loop_condition(e, node, take_depths(e, unload(e, &c, before), first),
                      before.items[last]);
   if (calls) holds = ls_emit_2(e, LS_OP_AND, holds, ls_emit_is_live(e));
-  if (!ls_status_is_ok(e->status)) return;
+  if (!ls_emit_is_ok(e)) return;
   flow->while_next(e, holds, inside);
   if (calls) e->ticket = inside.items[last + 1];
   for (size_t i = 0; is_around && i < blocks->count; ++i)
@@ -406,7 +406,7 @@ static void emit_while(ls_emitter *e, const ls_node *node) {
                               take_depths(e, unload(e, &c, inside), first))));
   e->step = step;
   e->iteration = iteration;
-  if (!ls_status_is_ok(e->status)) return;
+  if (!ls_emit_is_ok(e)) return;
   values.items[last] = ls_emit_2(e, LS_OP_ADD, inside.items[last],
                                  ls_emit_scalar(e, LS_DTYPE_U64, 1));
   if (is_outer) keep_whole_trips(e, inside, values, last + 1);
@@ -450,12 +450,12 @@ static void emit_cond(ls_emitter *e, const ls_node *node) {
   for (size_t i = 0; i < results.count; ++i)
     results.items[i] =
         ls_emit_value(e, LS_DTYPE_NONE, (ls_batch_dims){0}, NULL);
-  if (!ls_status_is_ok(e->status) || results.count == 0) return;
+  if (!ls_emit_is_ok(e) || results.count == 0) return;
   flow->if_begin(e, predicate, results);
   const ls_emitted_list first = emit_region(e, node, 0, none);
   ls_emitted_list values = with_ticket(e, with_depths(e, first), calls);
   const carriage c = make_carriage(e, values, false);
-  if (!ls_status_is_ok(e->status)) return;
+  if (!ls_emit_is_ok(e)) return;
   for (size_t i = 0; i < results.count; ++i) {
     const ls_emitted_value from = *ls_emit_look(e, values.items[i]);
     ls_emitted_value *result = &e->values[results.items[i]];
@@ -467,7 +467,7 @@ static void emit_cond(ls_emitter *e, const ls_node *node) {
   e->ticket = ticket;
   values = with_depths(e, emit_region(e, node, 1, none));
   values = load(e, &c, with_ticket(e, values, calls));
-  if (!ls_status_is_ok(e->status)) return;
+  if (!ls_emit_is_ok(e)) return;
   flow->if_end(e, values);
   if (calls) e->ticket = results.items[results.count - 1];
   bind_results(e, node, take_depths(e, unload(e, &c, results), first));

@@ -86,8 +86,6 @@ static void emit_constant(ls_emitter *e, const ls_node *node) {
       ls_emit_constant(e, ls_node_attr(node, LS_ATTR_ID_VALUE)->as.array));
 }
 
-static bool is_ok(const ls_emitter *e) { return ls_status_is_ok(e->status); }
-
 static bool is_element(const ls_node *node) {
   return (ls_node_info(node)->traits & LS_OP_ELEMENTWISE) != 0 &&
          node->num_outputs == 1 && node->num_inputs <= LS_MAX_RANK;
@@ -118,14 +116,14 @@ static void emit_node(ls_emitter *e, const ls_node *node) {
 void ls_emit_graph(ls_emitter *e) {
   const ls_graph *body = e->frame->source.body;
   const bool varies = e->varies;
-  for (size_t i = 0; i < body->num_nodes && is_ok(e); ++i) {
+  for (size_t i = 0; i < body->num_nodes && ls_emit_is_ok(e); ++i) {
     const ls_node *node = body->nodes[i];
     e->node = node;
     e->varies = varies || node->varying;
     if (node->type == LS_OP_PARAMETER) continue;
     const bool apart =
         e->frame->lanes != NULL && node->varying && !ls_emit_is_batched(e);
-    for (int32_t k = 0; apart && k < e->num_lanes && is_ok(e); ++k) {
+    for (int32_t k = 0; apart && k < e->num_lanes && ls_emit_is_ok(e); ++k) {
       e->lane = k;
       emit_node(e, node);
     }

@@ -97,7 +97,7 @@ static ls_emitted host_output(ls_emitter *e, const ls_emit_host *site,
   const bool is_stacked =
       site->wide[site->num_inputs + i] && site->num_local > 1;
   if (is_stacked) dims = ls_emit_lead(e, dims, site->num_local);
-  if (!ls_status_is_ok(e->status)) return 0;
+  if (!ls_emit_is_ok(e)) return 0;
   const ls_emitted out = ls_emit_value(e, type.dtype, dims, NULL);
   if (out != 0) e->values[out].stacked = is_stacked;
   return out;
@@ -143,14 +143,14 @@ static void call_inside(ls_emitter *e) {
   ls_emit_fail(e, add_site(e, e->frame->source.body, node, &site));
   ls_emitted *in = ls_emit_new_list(e, node->num_inputs);
   ls_emitted *out = ls_emit_new_list(e, node->num_outputs);
-  if (!ls_status_is_ok(e->status)) return;
+  if (!ls_emit_is_ok(e)) return;
   in[0] = e->ticket;
   out[0] = ls_emit_value(e, LS_DTYPE_U64, ls_emit_look(e, in[0])->dims, NULL);
   for (uint32_t i = 0; i < node->num_inputs; ++i)
     in[i + 1] = host_input(e, site, node, i);
   for (uint32_t i = 0; i < node->num_outputs; ++i)
     out[i + 1] = host_output(e, site, i);
-  if (!ls_status_is_ok(e->status)) return;
+  if (!ls_emit_is_ok(e)) return;
   e->language->flow->call_host(e, number,
                                (ls_emitted_list){in, node->num_inputs + 1},
                                (ls_emitted_list){out, node->num_outputs + 1});
@@ -366,7 +366,7 @@ static ls_emitted take(ls_emitter *e, const ls_emit_host *site, size_t i) {
       ls_emit_value(e, like.dtype, ls_emit_lead(e, like.dims, 1), NULL);
   append(e, &e->around.taken, block);
   find_row(e, starts);
-  if (!ls_status_is_ok(e->status)) return 0;
+  if (!ls_emit_is_ok(e)) return 0;
   e->language->dynamic_slice(e, block, starts, row);
   e->language->reshape(e, row, out);
   return out;
@@ -380,7 +380,7 @@ static void put_row(ls_emitter *e, ls_emitted x) {
   const ls_emitted row =
       ls_emit_value(e, from.dtype, ls_emit_lead(e, from.dims, 1), NULL);
   find_row(e, starts);
-  if (!ls_status_is_ok(e->status)) return;
+  if (!ls_emit_is_ok(e)) return;
   e->language->reshape(e, x, row);
   *block = ls_emit_dynamic_update(e, *block, row, starts);
 }
@@ -393,7 +393,7 @@ void ls_emit_begin_blocks(ls_emitter *e) {
     ls_emit_host *site = NULL;
     if (node->type != LS_OP_HOST || node->num_outputs > 0) continue;
     ls_emit_fail(e, add_site(e, region, node, &site));
-    if (!ls_status_is_ok(e->status)) return;
+    if (!ls_emit_is_ok(e)) return;
     site->when = LS_EMIT_AFTER;
     for (size_t k = 0; k < site->num_inputs; ++k) {
       ls_batch_dims dims = ls_emit_static_dims(site->types[k].shape);
@@ -419,7 +419,7 @@ static void call_around(ls_emitter *e) {
     return;
   }
   ls_emit_fail(e, add_site(e, e->frame->source.body, node, &site));
-  if (!ls_status_is_ok(e->status)) return;
+  if (!ls_emit_is_ok(e)) return;
   site->when = node->num_outputs == 0                  ? LS_EMIT_AFTER
                : (flags_of(node) & LS_HOST_TELLS) != 0 ? LS_EMIT_CONDITION
                                                        : LS_EMIT_BEFORE;
@@ -428,7 +428,7 @@ static void call_around(ls_emitter *e) {
     const ls_emitted out = site->when != LS_EMIT_CONDITION
                                ? take(e, site, i)
                                : host_output(e, site, i);
-    if (site->when == LS_EMIT_CONDITION && ls_status_is_ok(e->status))
+    if (site->when == LS_EMIT_CONDITION && ls_emit_is_ok(e))
       e->language->broadcast(e, ls_emit_scalar(e, ls_dtype_at(e, out), 1), out);
     ls_emit_bind(e, ls_ref(node->id, i), out);
   }

@@ -21,7 +21,7 @@ static ls_emitted emit_part(ls_emitter *e, ls_emitted x, int64_t index) {
   const ls_emitted row = ls_emit_value(e, ls_dtype_at(e, x), dims, NULL);
   const ls_emitted out =
       ls_emit_value(e, ls_dtype_at(e, x), ls_dims_without_leading(from), NULL);
-  if (!ls_status_is_ok(e->status)) return 0;
+  if (!ls_emit_is_ok(e)) return 0;
   e->language->slice(e, x, starts, strides, row);
   e->language->reshape(e, row, out);
   return out;
@@ -36,12 +36,12 @@ ls_emitted ls_emit_stack(ls_emitter *e, const ls_emitted *lanes) {
   ls_emitted *rows = ls_emit_new_list(e, count);
   const ls_batch_dims dims = ls_emit_look(e, lanes[0])->dims;
   const ls_batch_dims row = ls_emit_lead(e, dims, 1);
-  if (!ls_status_is_ok(e->status)) return 0;
+  if (!ls_emit_is_ok(e)) return 0;
   for (size_t i = 0; i < count; ++i)
     rows[i] = ls_emit_reshape(e, lanes[i], row);
   const ls_emitted out = ls_emit_value(
       e, ls_dtype_at(e, lanes[0]), ls_emit_lead(e, dims, (int64_t)count), NULL);
-  if (!ls_status_is_ok(e->status)) return 0;
+  if (!ls_emit_is_ok(e)) return 0;
   e->language->concatenate(e, rows, count, 0, out);
   e->values[out].stacked = true;
   return out;
@@ -51,7 +51,7 @@ ls_emitted ls_emit_stack(ls_emitter *e, const ls_emitted *lanes) {
 ls_emitted ls_emit_device(ls_emitter *e) {
   const ls_batch_dims scalar = {0};
   const ls_emitted out = ls_emit_value(e, LS_DTYPE_U32, scalar, NULL);
-  if (ls_status_is_ok(e->status)) e->language->flow->device(e, out);
+  if (ls_emit_is_ok(e)) e->language->flow->device(e, out);
   return out;
 }
 
@@ -61,7 +61,7 @@ static ls_emitted gather_devices(ls_emitter *e, ls_emitted x) {
   const ls_emitted row = ls_emit_reshape(e, x, ls_emit_lead(e, dims, 1));
   const ls_emitted out = ls_emit_value(
       e, ls_dtype_at(e, x), ls_emit_lead(e, dims, e->num_devices), NULL);
-  if (ls_status_is_ok(e->status)) e->language->flow->all_gather(e, row, out);
+  if (ls_emit_is_ok(e)) e->language->flow->all_gather(e, row, out);
   return out;
 }
 
@@ -74,7 +74,7 @@ ls_emitted ls_emit_pick(ls_emitter *e, const ls_emitted *items) {
   const size_t count = (size_t)e->num_devices;
   const ls_batch_dims dims = ls_batch_dims_at(e, items[0]);
   ls_emitted *rows = ls_emit_new_list(e, count);
-  if (!ls_status_is_ok(e->status)) return 0;
+  if (!ls_emit_is_ok(e)) return 0;
   for (size_t i = 0; i < count; ++i)
     rows[i] = ls_emit_reshape(e, items[i], ls_emit_lead(e, dims, 1));
   const ls_emitted at = ls_emit_convert(e, ls_emit_device(e), LS_DTYPE_I32);
@@ -87,7 +87,7 @@ static ls_emitted lane_number(ls_emitter *e) {
   if (e->frame->lanes == NULL || e->lane >= 0)
     return ls_emit_scalar(e, LS_DTYPE_U64, e->lane < 0 ? 0 : e->lane);
   const ls_emitted all = ls_emit_iota(e, LS_DTYPE_U64, lanes, 0);
-  e->values[all].stacked = ls_status_is_ok(e->status);
+  e->values[all].stacked = ls_emit_is_ok(e);
   return all;
 }
 
@@ -125,7 +125,7 @@ static ls_emitted *list_lanes(ls_emitter *e, uint64_t ref) {
 // with the sum.
 static const ls_emitted *list_settled(ls_emitter *e, uint64_t ref) {
   ls_emitted *lanes = list_lanes(e, ref);
-  for (int32_t i = 0; ls_status_is_ok(e->status) && i < e->num_lanes; ++i) {
+  for (int32_t i = 0; ls_emit_is_ok(e) && i < e->num_lanes; ++i) {
     const ls_emitted_value from = *ls_emit_look(e, lanes[i]);
     const ls_emitted out = ls_emit_value(e, from.dtype, from.dims, NULL);
     if (out != 0) e->language->flow->settle(e, lanes[i], out);
@@ -140,7 +140,7 @@ static ls_emitted reduce_exactly(ls_emitter *e, uint16_t op, uint64_t ref) {
   const ls_emitted *lanes = list_settled(e, ref);
   const int32_t count = e->num_lanes, devices = e->num_devices;
   const bool is_subtree = (count & (count - 1)) == 0;
-  if (!ls_status_is_ok(e->status)) return 0;
+  if (!ls_emit_is_ok(e)) return 0;
   if (devices == 1) return ls_emit_tree(e, op, lanes, count);
   if (is_subtree) {
     const ls_emitted sum = ls_emit_tree(e, op, lanes, count);
@@ -164,14 +164,12 @@ static ls_emitted reduce_fast(ls_emitter *e, uint16_t op, uint64_t ref) {
     local = ls_emit_reduce_stacked(e, op, ls_emit_of(e, ref));
   } else {
     const ls_emitted *lanes = list_lanes(e, ref);
-    if (ls_status_is_ok(e->status))
-      local = ls_emit_tree(e, op, lanes, e->num_lanes);
+    if (ls_emit_is_ok(e)) local = ls_emit_tree(e, op, lanes, e->num_lanes);
   }
   if (e->num_devices == 1) return local;
   const ls_emitted out = ls_emit_value(e, ls_dtype_at(e, local),
                                        ls_emit_look(e, local)->dims, NULL);
-  if (ls_status_is_ok(e->status))
-    e->language->flow->all_reduce(e, op, local, out);
+  if (ls_emit_is_ok(e)) e->language->flow->all_reduce(e, op, local, out);
   return out;
 }
 
@@ -198,13 +196,13 @@ static ls_emitted all_reduce(ls_emitter *e, const ls_node *node) {
 
 static ls_emitted all_gather(ls_emitter *e, const ls_node *node) {
   const ls_emitted *lanes = list_lanes(e, node->inputs[0]);
-  if (!ls_status_is_ok(e->status)) return 0;
+  if (!ls_emit_is_ok(e)) return 0;
   const ls_emitted local =
       ls_emit_concatenate(e, lanes, (size_t)e->num_lanes, 0);
   if (e->num_devices == 1) return local;
   const ls_emitted out =
       ls_emit_value(e, ls_dtype_at(e, local), ls_result_dims(e), NULL);
-  if (ls_status_is_ok(e->status)) e->language->flow->all_gather(e, local, out);
+  if (ls_emit_is_ok(e)) e->language->flow->all_gather(e, local, out);
   return out;
 }
 
@@ -230,7 +228,7 @@ static ls_emitted split_of(ls_emitter *e, const uint64_t *refs, int32_t lanes,
         ls_emit_look(e, items[d])->owner == d + 1 &&
         ls_emit_look(e, items[d])->origin == ls_emit_look(e, items[0])->origin;
   }
-  if (items == NULL || !ls_status_is_ok(e->status)) return 0;
+  if (items == NULL || !ls_emit_is_ok(e)) return 0;
   // All devices emit one value for their own replicas.
   if (is_own) return ls_emit_owned(e, items[0], -1);
   for (int32_t d = 0; d < e->num_devices; ++d)
@@ -263,7 +261,7 @@ static bool read_replicated(ls_emitter *e, replicated *out) {
     ls_emit_refuse(e, "its replicas have values of different shapes");
   else if (e->num_replicas != 0 || e->language->flow == NULL)
     ls_emit_refuse(e, "there are no replicas here");
-  return ls_status_is_ok(e->status);
+  return ls_emit_is_ok(e);
 }
 
 // Fills arguments: `lanes` values of each split argument, the wide ones, and
@@ -308,14 +306,14 @@ static ls_emitted wide_result(ls_emitter *e, uint64_t ref) {
   const ls_emitted value = ls_emit_of(e, ref);
   if (e->frame->lanes == NULL || ls_emit_look(e, value)->stacked) return value;
   const ls_emitted *lanes = list_lanes(e, ref);
-  return ls_status_is_ok(e->status) ? ls_emit_stack(e, lanes) : 0;
+  return ls_emit_is_ok(e) ? ls_emit_stack(e, lanes) : 0;
 }
 
 // Lists the op's results, in their order.
 static ls_emitted *list_results(ls_emitter *e, const replicated *r) {
   const uint64_t *refs = r->region->results;
   ls_emitted *results = ls_emit_new_list(e, r->node->num_outputs + 1);
-  if (!ls_status_is_ok(e->status)) return NULL;
+  if (!ls_emit_is_ok(e)) return NULL;
   ls_emitted *out = results;
   for (size_t i = 0; i < r->gathered; ++i, ++refs) {
     const ls_emitted *lanes = list_lanes(e, *refs);
@@ -341,7 +339,7 @@ static void emit_replicate(ls_emitter *e) {
   e->num_replicas = r.replicas;
   e->num_lanes = r.lanes;
   ls_emit_enter(e, r.region, r.lanes, &frame);
-  if (ls_status_is_ok(e->status)) bind_arguments(e, &r, arguments);
+  if (ls_emit_is_ok(e)) bind_arguments(e, &r, arguments);
   ls_emit_graph(e);
   e->node = r.node;
   const ls_emitted *results = list_results(e, &r);
