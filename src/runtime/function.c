@@ -344,15 +344,14 @@ static trace *find_trace(ls_function *function, const ls_tracer *tracer,
 
 // Runs a trace; `*out_stale`: its program no longer fits the store.
 static ls_status run_trace(ls_function *function, const trace *t,
-                           call_room *room, ls_nest *results, bool *out_stale) {
+                           call_room *room, ls_result_inputs inputs,
+                           ls_nest *results, bool *out_stale) {
   ls_runtime_state *state = NULL;
   LS_RETURN_IF_ERROR(ls_runtime_state_get(function->runtime, &state));
   LS_RETURN_IF_ERROR(
       ls_signature_arrays(&t->signature, room->leaves, room->inputs));
   ls_former_results former;
-  const ls_result_inputs read = {room->inputs, t->signature.types,
-                                 t->signature.num_slots};
-  LS_RETURN_IF_ERROR(ls_results_open(t->results, &t->result_map, read,
+  LS_RETURN_IF_ERROR(ls_results_open(t->results, &t->result_map, inputs,
                                      room->leaves, results, room->outputs,
                                      &former));
   uint64_t steps = 1;
@@ -389,7 +388,8 @@ static ls_status call_trace(ls_function *function, const ls_tracer *tracer,
   if (!function_make_room(function, room, leaves + 2 * t->num_result_leaves,
                           t->signature.num_slots, t->result_map.num_outputs))
     return ls_out_of_memory();
-  return run_trace(function, t, room, results, out_stale);
+  const ls_result_inputs inputs = {.lent = args.as.ref};
+  return run_trace(function, t, room, inputs, results, out_stale);
 }
 
 static ls_status call_with_room(ls_function *function, const ls_tracer *tracer,

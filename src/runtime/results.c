@@ -51,18 +51,19 @@ typedef struct walk {
   size_t next;  // Index of the next value.
 } walk;
 
-// Returns true if the run reads memory of the array, which may be an input, or
-// share its memory with a view among them.
+// Returns true if the run reads memory of the array: it is the caller's whole
+// argument, or has a common part with a feed.
 static bool is_input(const walk *w, ls_array *array) {
   const uintptr_t begin = (uintptr_t)ls_array_place(array);
   const size_t size = ls_array_size(array);
-  for (size_t i = 0; i < w->inputs.count; ++i) {
-    const uintptr_t input = (uintptr_t)w->inputs.data[i];
-    if (input - begin < size) return true;
+  if (array == w->inputs.lent) return true;
+  for (size_t i = 0; i < w->inputs.num_feeds; ++i) {
+    const uintptr_t feed = (uintptr_t)w->inputs.feeds[i];
+    if (feed - begin < size) return true;
     const ls_type type = w->inputs.types[i];
-    if (input < begin &&
-        begin - input < (uint64_t)ls_shape_num_elements(type.shape) *
-                            ls_dtype_size(type.dtype))
+    if (feed < begin &&
+        begin - feed < (uint64_t)ls_shape_num_elements(type.shape) *
+                           ls_dtype_size(type.dtype))
       return size > 0;
   }
   return false;
@@ -94,13 +95,13 @@ static bool leaf_fits(walk *w, ls_nest wanted, ls_nest have) {
   return true;
 }
 
-// Returns true if nobody else holds the nest. Holding a nest holds its arrays,
-// whose own counts do not show it.
-static bool is_held_once(ls_nest nest) {
+// Returns true if nobody else holds the nest, which is not lent to the call.
+// Holding a nest holds its arrays, whose own counts do not show it.
+static bool is_held_once(ls_nest nest, const void *lent) {
   if (!ls_nest_is_node(nest) && nest.kind != LS_KIND_DISTRIBUTED) return true;
-  if (!ls_object_is_unique(nest.as.ref)) return false;
+  if (nest.as.ref == lent || !ls_object_is_unique(nest.as.ref)) return false;
   for (size_t i = 0; i < ls_nest_count(nest); ++i)
-    if (!is_held_once(ls_nest_item(nest, i))) return false;
+    if (!is_held_once(ls_nest_item(nest, i), lent)) return false;
   return true;
 }
 
@@ -108,7 +109,7 @@ static bool can_be_refilled(walk *w, ls_nest structure, ls_nest *leaves,
                             ls_nest results) {
   if (results.kind == LS_KIND_NONE && structure.kind != LS_KIND_NONE)
     return false;
-  if (!is_held_once(results)) return false;
+  if (!is_held_once(results, w->inputs.lent)) return false;
   const ls_status same = ls_nest_same_structure(structure, results);
   if (!ls_status_is_ok(same)) {
     ls_status_free(same);

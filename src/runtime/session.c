@@ -380,7 +380,8 @@ static ls_status run_plan(request *r, ls_nest *results, bool *out_stale) {
   const bool late = p->results.is_late;
   uint64_t steps = 1;
   ls_former_results former;
-  const ls_result_inputs read = {r->inputs, r->feed_types, r->num_feeds};
+  const ls_result_inputs read = {
+      .feeds = r->inputs, .types = r->feed_types, .num_feeds = r->num_feeds};
   LS_RETURN_IF_ERROR(ls_results_open(r->fetches, &p->results, read, r->leaves,
                                      results, r->outputs, &former));
   const ls_run_args args = {.inputs = r->inputs,

@@ -98,11 +98,14 @@ void ls_result_map_deinit(ls_result_map *map, ls_allocator *allocator);
 ls_status ls_result_map_finish(ls_result_map *map, ls_allocator *allocator,
                                ls_compiled *const *compiled, size_t count);
 
-// Elements that a run reads, for which the caller's nest may be lent.
+// Arrays that a run reads though their owners' counts do not show it: the
+// argument that is lent to a call, as far as it is an object, and feeds.
+// Everything in a nest is held by it.
 typedef struct ls_result_inputs {
-  const void *const *data;
+  const void *lent;
+  const void *const *feeds;
   const ls_type *types;
-  size_t count;
+  size_t num_feeds;
 } ls_result_inputs;
 
 // Makes `*results` a nest of arrays, one per output, and reuses the nest there
