@@ -2,6 +2,7 @@
 #include "io/protobuf/events.h"
 
 #include "base/memory/own.h"
+#include "base/values/numbers.h"
 #include "io/protobuf/protobuf.h"
 #include "io/protobuf/tfrecord.h"
 
@@ -300,13 +301,6 @@ static double field_number(uint64_t bits) {
   return number;
 }
 
-static double small_number_of(uint64_t bits) {
-  const uint32_t low = (uint32_t)bits;
-  float number;
-  memcpy(&number, &low, sizeof(number));
-  return (double)number;
-}
-
 static const char *read_summary_value(const visit *self, ls_proto_input in) {
   ls_bytes tag = {"", 0};
   double scalar = 0;
@@ -316,7 +310,7 @@ static const char *read_summary_value(const visit *self, ls_proto_input in) {
     if (field_is(&field, VALUE_TAG, LS_PROTO_BYTES))
       tag = (ls_bytes){(const char *)field.at, (size_t)field.value};
     if (field_is(&field, VALUE_SCALAR, LS_PROTO_FIXED_32)) {
-      scalar = small_number_of(field.value);
+      scalar = (double)ls_float_of_bits((uint32_t)field.value);
       has_scalar = true;
     }
   }
