@@ -1639,12 +1639,7 @@ class Model:
     """Returns the variables of the model."""
     kind = ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.c_void_p, ctypes.c_void_p,
                             ctypes.c_size_t)
-    list_of = kind(self.type.variables)
-    count = list_of(self.c.self, None, 0)
-    items = (ctypes.c_void_p * count)()
-    list_of(self.c.self, items, count)
-    return [Variable._wrap("ls_variable", lib.ls_variable_retain(item), True)
-            for item in items]
+    return _variables(kind(self.type.variables), self.c.self)
 
 
 def _list_variables(variables):
@@ -1664,10 +1659,12 @@ def model(name, /, **options):
 
 def variables_of(layer):
   """Returns the variables of a layer."""
-  function = getattr(lib, layer.type_name + "_variables")
-  count = function(layer.address, None, 0)
-  items = (ctypes.c_void_p * count)()
-  function(layer.address, items, count)
+  return _variables(getattr(lib, layer.type_name + "_variables"), layer.address)
+
+
+def _variables(list_of, owner):
+  items = (ctypes.c_void_p * list_of(owner, None, 0))()
+  list_of(owner, items, len(items))
   return [Variable._wrap("ls_variable", lib.ls_variable_retain(item), True)
           for item in items]
 
@@ -1714,16 +1711,16 @@ def gradients(y, xs, **options):
   """Returns the gradient of the sum of y with respect to each of xs, tensors or
   variables; None for one that y does not depend on. Not in eager."""
   keep, grads = [], (_CNest * len(xs))()
-  ys = _to_items(y if isinstance(y, (list, tuple)) else [y])
-  items = _to_items(xs)
+  ys = [Nest(item) for item in (y if isinstance(y, (list, tuple)) else [y])]
+  nests = [Nest(x) for x in xs]
   made = _to_struct(_declared.types["ls_gradient_options"], options, keep)
-  try:
-    _check(lib.ls_gradients(ys, len(ys), items, len(items), ctypes.byref(made),
-                            grads))
-  finally:
-    for nest in (*ys, *items):
-      lib.ls_nest_release(nest)
+  _check(lib.ls_gradients(_lent(ys), len(ys), _lent(nests), len(nests),
+                          ctypes.byref(made), grads))
   return [_from_nest(nest, True) for nest in grads]
+
+
+def _lent(nests):
+  return (_CNest * len(nests))(*[nest.c for nest in nests])
 
 
 # ---- Training and files ------------------------------------------------------
