@@ -334,16 +334,17 @@ class Data(unittest.TestCase):
       ls.dataset_from_arrays((ls.array([1, 2]), ls.array([1])))
 
   def test_elements_stay_as_long_as_they_are_used(self):
-    iterator = ls.dataset_range(0, 100, 1).batch(size=1).iterator()
+    iterator = ls.dataset_range(0, 1000, 1).batch(size=1).iterator()
     kept = [next(iterator) for _ in range(5)]
     value = next(iterator).value()
     view = next(iterator).value().memory()
     addresses = {ls.lib.ls_array_data(next(iterator).value().address)
-                 for _ in range(50)}
+                 for _ in range(500)}
     self.assertEqual([item.value().tolist() for item in kept],
                      [[i] for i in range(5)])
     self.assertEqual((value.tolist(), view.tolist()), ([5], [6]))
-    self.assertLess(len(addresses), 25)  # Memory of dropped ones is used again.
+    # Memory of dropped ones is used again; a thread that reads ahead adds some.
+    self.assertLess(len(addresses), 250)
 
   def test_a_failed_function_fails_its_element(self):
     def fail(x):
