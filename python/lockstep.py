@@ -1496,6 +1496,10 @@ class Variable(_Arithmetic, Handle):
   def dtype(self):
     return _dtype_name(lib.ls_variable_dtype(self.address))
 
+  def __array__(self, dtype=None, copy=None):
+    made = self.value().numpy()
+    return made.astype(dtype or made.dtype, copy=bool(copy))
+
   def __repr__(self):
     return "<Variable %s %s>" % (self.name, _type_text(self.dtype, self.shape))
 
