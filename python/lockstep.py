@@ -596,15 +596,16 @@ def _to_pointer(of, value, keep):
   target = of.target
   if value is None:
     return None
-  if isinstance(value, (int, bytes)) and (
-      target.kind in ("void", "number") or
-      target.kind == "function" and isinstance(value, int)):
-    return value
-  if target.name == "char" and not isinstance(value, ctypes._SimpleCData):
+  if of.ctype is ctypes.c_char_p and not isinstance(
+      value, (ctypes._SimpleCData, ctypes.Array)):
     text = os.fsencode(value)
     if b"\0" in text:
       raise ValueError("%r has a character 0, at which a text ends" % (value,))
     return text
+  if isinstance(value, (int, bytes)) and (
+      target.kind in ("void", "number") or
+      target.kind == "function" and isinstance(value, int)):
+    return value
   keep.append(value)
   if isinstance(value, Handle):
     if target.kind != "void" and target.name != value.type_name:

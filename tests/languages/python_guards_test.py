@@ -221,8 +221,11 @@ class Arguments(unittest.TestCase):
 
   def test_a_text_is_not_cut(self):
     v = ls.variable(name="v", initial_array=[1.0])
-    with self.assertRaisesRegex(ValueError, "character 0"):
-      ls.save("b\0c.safetensors", [v])
+    for path in ("b\0c.safetensors", b"b\0c.safetensors"):
+      with self.assertRaisesRegex(ValueError, "character 0"):
+        ls.save(path, [v])
+    with self.assertRaises(TypeError):
+      ls.save([1], [v])
     self.assertFalse(os.path.exists("b"))
 
   def test_nests_are_deep_or_refused(self):
