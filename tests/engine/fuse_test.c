@@ -259,7 +259,7 @@ static const repeat_case repeat_cases[] = {
     {5, {2, 7, 7, 8, 5}, {2, 1, 1, 8, 1}},   // Groups of channels.
     {5, {3, 2, 33, 2, 9}, {1, 2, 1, 2, 9}},  // Every other one.
     {4, {2, 600, 1, 5}, {2, 600, 1, 1}},     // A dimension of size 1.
-    {3, {4, 0, 3}, {4, 1, 3}},               // Nothing.
+    {3, {4, 0, 3}, {4, 1, 3}},               // Nothing: no kernel.
 };
 
 static void append_shape(ls_text *text, const char *dtype, int rank,
@@ -310,12 +310,12 @@ static void make_repeat(const repeat_case *c, const char *dtype, lowered *p) {
   static void check_repeat_##name(const repeat_case *c) {                      \
     LS_OWN(lowered, p) = {0};                                                  \
     make_repeat(c, #name, &p);                                                 \
-    assert_int_equal(lowered_plan_count(&p, "fused"), 1);                      \
-    assert_int_equal(lowered_plan_count(&p, "broadcast"), 0);                  \
     static T x[MOST_ELEMENTS], y[MOST_ELEMENTS], got[MOST_ELEMENTS];           \
     int64_t count = 1;                                                         \
     for (int i = 0; i < c->rank; ++i)                                          \
       count *= c->full[i];                                                     \
+    assert_int_equal(lowered_plan_count(&p, "fused"), count > 0);              \
+    if (count > 0) assert_int_equal(lowered_plan_count(&p, "broadcast"), 0);   \
     assert_in_range(count, 0, MOST_ELEMENTS);                                  \
     for (int i = 0; i < MOST_ELEMENTS; ++i) {                                  \
       x[i] = FROM(i * 7 % 11 - 5);                                             \
