@@ -101,7 +101,7 @@ typedef struct ls_file_system {
   void (*close)(void *user, void *file);  // NULL is fine.
   // Lists the folders and regular files in a folder, following links, sorted by
   // the bytes of their names: one block that the caller owns, names included.
-  // An empty folder returns a block too.
+  // An empty folder returns a block too; a file is NOT_FOUND.
   ls_status (*list)(void *user, const char *path, ls_allocator *allocator,
                     ls_file_entry **out_entries, size_t *out_count);
   // Moves a file or folder; an existing file is replaced durably.

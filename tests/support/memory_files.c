@@ -205,6 +205,9 @@ static ls_status list(void *user, const char *path, ls_allocator *allocator,
   *out_entries = NULL;
   *out_count = 0;
   if (fails(user)) return refuse("list", path);
+  const memory_file *named = memory_files_find(files, path);
+  if (named != NULL && !named->folder)
+    return ls_not_found("'%s' is no folder", path);
   ls_file_entry *entries = ls_allocate(
       allocator, MEMORY_FILES_MOST * (sizeof(*entries) + sizeof(opened)));
   if (entries == NULL) return ls_out_of_memory();
