@@ -138,7 +138,6 @@ refused 1 "none of the requested keys ('klass') is one of" \
 grep -q "'class': .*'scores': " err.txt || fail "--keys klass"
 refused 2 "--estimator is for models of the library: 'mine.so:line' is of a" \
   train --model mine.so:line --estimator
-refused 2 "'e.so:line' is an estimator" bench e.so:line
 refused 2 "--batch-size is for --stablehlo" \
   export cpu $model --batch-size 8
 "$lockstep" train $model --help >out.txt || fail "an estimator's --help"
