@@ -280,6 +280,13 @@ static void drop_stale(ls_function *function) {
   }
 }
 
+static bool is_listed(const ls_function *function, const trace *wanted) {
+  const trace *t = function->traces;
+  while (t != NULL && t != wanted)
+    t = t->next;
+  return t != NULL;
+}
+
 // Adds a trace of these arguments; `like`, unless it is NULL, is one whose
 // program does not fit the store.
 static ls_status add_trace(ls_function *function, const ls_tracer *tracer,
@@ -300,9 +307,13 @@ static ls_status add_trace(ls_function *function, const ls_tracer *tracer,
   }
   ls_mutex_lock(&function->lock);
   drop_stale(function);
-  t->next = function->traces;
-  __atomic_store_n(&function->traces, t, __ATOMIC_SEQ_CST);
-  __atomic_fetch_add(&function->num_traces, like == NULL, __ATOMIC_RELAXED);
+  if (like == NULL || is_listed(function, like)) {
+    t->next = function->traces;
+    __atomic_store_n(&function->traces, t, __ATOMIC_SEQ_CST);
+    __atomic_fetch_add(&function->num_traces, like == NULL, __ATOMIC_RELAXED);
+  } else {
+    drop_trace(function, t);  // For this call alone: the graph is `like`'s.
+  }
   ls_mutex_unlock(&function->lock);
   *out_trace = t;
   return ls_ok();

@@ -8,6 +8,7 @@
 
 #include "distribute/own.h"
 #include "distribute/replicas/rounds.h"
+#include "lockstep/function_plan.h"
 #include "lockstep/graph.h"
 #include "nn/own.h"
 #include "support/callbacks.h"
@@ -150,6 +151,68 @@ TEST(traced_replicas_keep_what_they_make) {
                        0) == (double)i * (double)r);
   }
   assert_int_equal(calls, 2);
+}
+
+// An allocator that clears a function in the middle of a call.
+typedef struct clearing {
+  ls_allocator allocator;
+  ls_function *function;
+  int countdown;  // Requests left until it does; 0: never.
+} clearing;
+
+static void *clearing_allocate(ls_allocator *allocator, size_t size,
+                               size_t alignment) {
+  clearing *self = (clearing *)allocator;
+  ls_allocator *system = ls_allocator_system();
+  if (self->countdown > 0 && --self->countdown == 0)
+    ls_function_clear(self->function);
+  return system->allocate(system, size, alignment);
+}
+
+static void clearing_release(ls_allocator *allocator, void *memory) {
+  (void)allocator;
+  ls_allocator_system()->release(ls_allocator_system(), memory);
+}
+
+// Calls a function that is lowered again in its second call, and cleared at the
+// nth request for memory of that call. Returns false if there are fewer.
+static bool clear_at(int nth) {
+  clearing memory = {{clearing_allocate, clearing_release}, NULL, 0};
+  ls_runtime *runtime = NULL, *outside = ls_runtime_current();
+  int calls = 0;
+  expect_ok(ls_runtime_create(
+      &(ls_runtime_options){.allocator = &memory.allocator, .threads = 1},
+      &runtime));
+  ls_runtime_make_current(runtime);
+  {
+    LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+    LS_OWN(ls_nest, results) = ls_none();
+    expect_ok(ls_function_create(
+        &(ls_function_options){.call = add_own, .user = &calls},
+        &memory.function));
+    const ls_callable traced = ls_traced(memory.function);
+    expect_ok(ls_strategy_run(strategy, traced, ls_none(), &results));
+    memory.countdown = nth;
+    expect_ok(ls_strategy_run(strategy, traced, ls_none(), &results));
+    nth = memory.countdown;
+    memory.countdown = 0;
+    // Nothing is left of what was cleared.
+    const ls_graph *graph = ls_function_graph(memory.function);
+    if (nth == 0 && calls == 2) assert_null(graph);
+    expect_ok(ls_strategy_run(strategy, traced, ls_none(), &results));
+    assert_int_equal(calls, nth == 0 ? 4 : 2);
+    ls_function_release(memory.function);
+  }
+  ls_runtime_make_current(outside);
+  expect_ok(ls_runtime_destroy(runtime));
+  return nth == 0;
+}
+
+TEST(a_trace_made_of_a_cleared_one_goes_with_it) {
+  int nth = 1;
+  while (clear_at(nth))
+    ++nth;
+  assert_in_range(nth, 50, 100000);
 }
 
 TEST(a_variable_only_one_replica_makes_is_refused) {
