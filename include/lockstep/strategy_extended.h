@@ -179,7 +179,9 @@ LS_API LS_MUST_USE ls_status ls_strategy_update(ls_strategy *strategy,
                                                 ls_callback fn, ls_nest args,
                                                 void *user, bool group,
                                                 ls_nest *out_value);
-// Calls fn for each of some devices, without a variable.
+// Calls fn for each of some devices, without a variable, with the arguments'
+// components there; of those that name no devices, the k-th for the k-th device
+// of the list. There may be more components than devices.
 LS_API LS_MUST_USE ls_status ls_strategy_update_non_slot(
     ls_strategy *strategy, const char *const *devices, size_t num_devices,
     ls_callback fn, ls_nest args, void *user, bool group, ls_nest *out_value);

@@ -348,7 +348,8 @@ static void expect_parts(ls_strategy *strategy, ls_callable callable,
   if (count == 2)
     expect_ok(status);
   else
-    expect_status(status, LS_INVALID_ARGUMENT, "components");
+    expect_status(status, LS_INVALID_ARGUMENT,
+                  "in the result of a merge function");
 }
 
 TEST(a_merge_function_returns_a_part_for_each_replica) {

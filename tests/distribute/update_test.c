@@ -144,6 +144,33 @@ TEST(an_update_finds_parts_by_their_devices) {
   ls_nest made = ls_none();
   expect_ok(ls_strategy_update(strategy, v, note_call, args, &c, true, &made));
   assert_true(c.args[0] == 1 && c.args[1] == 2);
+  // On devices without a variable, of which there may be fewer than parts.
+  for (size_t first = 0; first < 2; ++first)
+    for (size_t count = 1; first + count <= 2; ++count) {
+      c = (calls){0};
+      expect_ok(ls_strategy_update_non_slot(strategy, devices + first, count,
+                                            note_call, args, &c, true, &made));
+      for (size_t i = 0; i < count; ++i)
+        assert_true(c.args[i] == (first + i == 0 ? 2 : 1));
+    }
+  c = (calls){0};
+  expect_ok(ls_strategy_map(strategy, items, 2, note_call, args, &c, &made));
+  ls_nest_release(made);
+  assert_true(c.args[0] == 1 && c.args[1] == 2);
+}
+
+TEST(parts_without_devices_are_those_of_the_first_devices) {
+  LS_SPEC("M139");
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  static const char *const device[] = {"cpu:1"};
+  LS_OWN(ls_nest, args) =
+      LS_TUPLE(distributed_numbers(LS_MIRRORED, (double[]){1, 2}, 2));
+  calls c = {0};
+  ls_nest made = ls_none();
+  expect_ok(ls_strategy_update_non_slot(strategy, device, 1, note_call, args,
+                                        &c, true, &made));
+  assert_int_equal(c.count, 1);
+  assert_true(c.args[0] == 1);
 }
 
 TEST(a_part_for_each_is_found_before_anything_is_updated) {
@@ -160,10 +187,11 @@ TEST(a_part_for_each_is_found_before_anything_is_updated) {
         LS_LIST(distributed_numbers(LS_MIRRORED, (double[]){1, 2, 3}, count)));
     expect_status(
         ls_strategy_update(strategy, v, note_call, args, &c, true, &made),
-        LS_INVALID_ARGUMENT, "components");
-    expect_status(ls_strategy_update_non_slot(strategy, devices, 2, note_call,
-                                              args, &c, true, &made),
-                  LS_INVALID_ARGUMENT, "components");
+        LS_INVALID_ARGUMENT, "in the update of 'v'");
+    if (count == 1)
+      expect_status(ls_strategy_update_non_slot(strategy, devices, 2, note_call,
+                                                args, &c, true, &made),
+                    LS_INVALID_ARGUMENT, "it lacks one on '" LOCAL "CPU:0'");
     expect_status(
         ls_strategy_map(strategy, items, 3, note_call, args, &c, &made),
         LS_INVALID_ARGUMENT, "components");

@@ -146,7 +146,12 @@ static ls_nest note_same(ls_nest leaf, void *user) {
 }
 
 static ls_status call_give_results(ls_rounds *call, ls_nest result) {
-  LS_RETURN_IF_ERROR(ls_check_components(call->strategy, result, call->count));
+  LS_RETURN_IF_ERROR(ls_status_annotate(
+      ls_check_components(
+          result,
+          &(ls_device_list){.devices = ls_strategy_devices(call->strategy),
+                            .count = call->count}),
+      "in the result of a merge function"));
   for (size_t r = 0; r < call->count; ++r) {
     ls_replica_task *task = &call->tasks[r];
     ls_nest_release(task->merge_args);

@@ -76,13 +76,15 @@ void ls_strategy_tell_ranks(const ls_strategy *strategy, ls_status status) {
 ls_status ls_mirrored_run(ls_strategy *strategy, ls_crossing *crossing,
                           const ls_run_request *request, ls_nest *results) {
   const ls_callable callable = request->callable;
-  const size_t count = (size_t)strategy->num_replicas;
+  const ls_device_list list = {.devices = ls_strategy_devices(strategy),
+                               .count = (size_t)strategy->num_replicas,
+                               .must_have = true};
   LS_OWN(ls_nest, args) = ls_none();
   (void)crossing;  // The caller has entered the cross-replica context.
-  LS_RETURN_IF_ERROR(ls_check_components(strategy, request->args, count));
-  LS_RETURN_IF_ERROR(ls_order_components(
-      request->args,
-      &(ls_device_list){ls_strategy_devices(strategy), count, true}, &args));
+  LS_RETURN_IF_ERROR(
+      ls_status_annotate(ls_check_components(request->args, &list),
+                         "in the arguments of a run of %s", strategy->label));
+  LS_RETURN_IF_ERROR(ls_order_components(request->args, &list, &args));
   return callable.traced != NULL
              ? run_traced(strategy, callable.traced, args, results)
              : ls_replicas_call(strategy, callable.plain, args, callable.user,

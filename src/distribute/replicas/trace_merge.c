@@ -177,8 +177,12 @@ static ls_nest note_result(ls_nest leaf, void *user) {
   if (ls_leaf_is_slices(leaf)) return ls_slices_map(leaf, note_result, user);
   const way how = trace_merge_way_of(leaf);
   if (how != FOR_ALL)
-    LS_RETURN_FAILED_IF_ERROR(
-        ls_check_components(m->rounds->strategy, leaf, m->replicas));
+    LS_RETURN_FAILED_IF_ERROR(ls_status_annotate(
+        ls_check_components(leaf,
+                            &(ls_device_list){.devices = ls_strategy_devices(
+                                                  m->rounds->strategy),
+                                              .count = m->replicas}),
+        "in the result of a merge function"));
   else
     status =
         trace_merge_push(m, &m->uniform, &m->num_uniform, &m->uniform_capacity,

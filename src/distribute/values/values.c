@@ -55,6 +55,13 @@ bool ls_device_serves(const char *name, const char *device) {
          strcmp(name + length, "/device:CPU:0") == 0;
 }
 
+static bool is_on(ls_nest leaf, size_t index, const char *device) {
+  if (strcmp(ls_distributed_device(leaf, index), device) == 0) return true;
+  ls_device_name name;
+  ls_status_free(ls_component_device(leaf, index, &name));
+  return strcmp(name.text, device) == 0;
+}
+
 // Returns true if, for all i, component i is on device i of a list or on its
 // host, or on no known device.
 static bool lies_in_order_of(ls_nest leaf, const char *const *devices,
@@ -80,23 +87,29 @@ static bool lies_in_order(const ls_strategy *strategy, ls_nest leaf) {
 // components.
 static size_t find_named(ls_nest leaf, const char *device) {
   const size_t count = ls_count_components(leaf);
-  for (size_t i = 0; i < count; ++i) {
-    ls_device_name name;
-    ls_status_free(ls_component_device(leaf, i, &name));
-    if (strcmp(name.text, device) == 0) return i;
-  }
+  for (size_t i = 0; i < count; ++i)
+    if (is_on(leaf, i, device)) return i;
   return count;
 }
 
-// Finds the component on a canonical device; else returns the number of
-// components. The position of the device's replica is tried first, because
-// several components may be on one host.
+// Finds the component on a canonical device, that of replica `id` (negative: of
+// none); else returns the number of components. The replica's position is tried
+// first, because several components may be on one host.
+static size_t find_at(const ls_strategy *strategy, ls_nest leaf, int32_t id,
+                      const char *device) {
+  const size_t index = (size_t)id;
+  const bool has = id >= 0 && index < ls_count_components(leaf);
+  return has && (is_on(leaf, index, device) || lies_in_order(strategy, leaf))
+             ? index
+             : find_named(leaf, device);
+}
+
 static size_t find_on(const ls_strategy *strategy, ls_nest leaf,
                       const char *device) {
-  const int32_t index =
-      strategy == NULL ? -1 : ls_strategy_device_index(strategy, device);
-  return index >= 0 && lies_in_order(strategy, leaf) ? (size_t)index
-                                                     : find_named(leaf, device);
+  return find_at(strategy, leaf,
+                 strategy == NULL ? -1
+                                  : ls_strategy_device_index(strategy, device),
+                 device);
 }
 
 static bool is_by_position(ls_nest leaf) {
@@ -109,7 +122,7 @@ static bool is_by_position(ls_nest leaf) {
 static size_t find_own(const ls_strategy *strategy, ls_nest leaf, int32_t id) {
   return is_by_position(leaf)
              ? (size_t)id
-             : find_on(strategy, leaf, ls_strategy_device(strategy, id));
+             : find_at(strategy, leaf, id, ls_strategy_device(strategy, id));
 }
 
 // Returns the device by which a value is looked up: that of the replica, of the
@@ -291,19 +304,28 @@ ls_status ls_distributed_map(ls_nest nest, ls_leaf_function function,
 }
 
 // ---- Components in order ---------------------------------------------------
-ls_status ls_check_components(const ls_strategy *strategy, ls_nest nest,
-                              size_t count) {
+// Returns the first device of a list that a value lacks; NULL if none is known.
+static const char *lacking(ls_nest leaf, const ls_device_list *list) {
+  const size_t has = ls_distributed_count(leaf);
+  for (size_t i = 0; list->devices != NULL && i < list->count; ++i)
+    if (is_by_position(leaf) ? i >= has
+                             : find_named(leaf, list->devices[i]) == has)
+      return list->devices[i];
+  return NULL;
+}
+
+ls_status ls_check_components(ls_nest nest, const ls_device_list *list) {
   for (size_t i = 0; i < ls_nest_count(nest); ++i)
-    LS_RETURN_IF_ERROR(
-        ls_check_components(strategy, ls_nest_item(nest, i), count));
+    LS_RETURN_IF_ERROR(ls_check_components(ls_nest_item(nest, i), list));
   const size_t has = ls_distributed_count(nest);
-  if (nest.kind != LS_KIND_DISTRIBUTED || has == count) return ls_ok();
-  return has > count || has >= (size_t)strategy->num_replicas
-             ? ls_invalid_argument("a value has %zu components for %zu", has,
-                                   count)
-             : ls_invalid_argument(
-                   "a value has %zu components for %zu: it lacks one on '%s'",
-                   has, count, ls_strategy_device(strategy, (int32_t)has));
+  if (nest.kind != LS_KIND_DISTRIBUTED || has == list->count ||
+      (list->takes_more && has > list->count))
+    return ls_ok();
+  const char *device = has < list->count ? lacking(nest, list) : NULL;
+  return ls_invalid_argument(
+      "a value has %zu components for %zu%s%s%s", has, list->count,
+      device == NULL ? "" : ": it lacks one on '", device == NULL ? "" : device,
+      device == NULL ? "" : "'");
 }
 
 // Returns true if the components are used by their positions: they name no
@@ -322,15 +344,16 @@ static bool all_in_order(ls_nest nest, const ls_device_list *list) {
 
 static ls_nest order_leaf(ls_nest leaf, void *user) {
   const ls_device_list *list = user;
-  if (is_in_order(leaf, list) ||
-      (!list->must_have && ls_distributed_count(leaf) != list->count))
-    return ls_nest_retain(leaf);
+  const size_t has = ls_distributed_count(leaf);
+  const bool fits = has == list->count || list->must_have ||
+                    (list->takes_more && has > list->count);
+  if (is_in_order(leaf, list) || !fits) return ls_nest_retain(leaf);
   ls_allocator *allocator = ls_current_allocator();
   LS_OWN_ARRAY(allocator, ls_nest, items, list->count);
   if (items == NULL) return ls_fail(ls_out_of_memory());
   for (size_t i = 0; i < list->count; ++i) {
     const size_t at = find_named(leaf, list->devices[i]);
-    if (at == ls_distributed_count(leaf))
+    if (at == has)
       return list->must_have ? ls_fail(no_component(leaf, list->devices[i]))
                              : ls_nest_retain(leaf);
     items[i] = ls_distributed_component(leaf, at);
@@ -471,7 +494,11 @@ static ls_nest result_leaf(ls_nest leaf, void *user) {
   if (!s->strategy->kind->distributes)
     return ls_nest_retain(ls_component_of(leaf, 0));
   if (is_by_position(leaf))
-    LS_RETURN_FAILED_IF_ERROR(ls_check_components(s->strategy, leaf, replicas));
+    LS_RETURN_FAILED_IF_ERROR(ls_status_annotate(
+        ls_check_components(
+            leaf, &(ls_device_list){.devices = ls_strategy_devices(s->strategy),
+                                    .count = replicas}),
+        "in the results of a run"));
   const size_t index = find_own(s->strategy, leaf, s->id);
   return index < ls_count_components(leaf)
              ? ls_nest_retain(ls_component_of(leaf, index))

@@ -22,18 +22,17 @@ const ls_strategy *ls_strategy_here(void);
 // its host's CPU. The names are canonical.
 bool ls_device_serves(const char *name, const char *device);
 
-// Checks that each distributed leaf has `count` components. Walks the nest, so
-// that it needs no memory.
-//   LS_INVALID_ARGUMENT  it has others: names a device that lacks one
-ls_status ls_check_components(const ls_strategy *strategy, ls_nest nest,
-                              size_t count);
-
-// A list of canonical devices by which components are ordered.
+// A list of canonical devices, for each of which a value has a component.
 typedef struct ls_device_list {
-  const char *const *devices;
+  const char *const *devices;  // NULL: not known; positions count.
   size_t count;
-  bool must_have;  // Refuses a leaf on other devices; else it stays as it is.
+  bool must_have;  // Refuses to order a leaf on others; else it stays as it is.
+  bool takes_more;  // Takes a leaf with components of other devices, too.
 } ls_device_list;
+// Checks that each distributed leaf has a component for each device. Walks the
+// nest, so that it needs no memory.
+//   LS_INVALID_ARGUMENT  it has others: names a device that it lacks
+ls_status ls_check_components(ls_nest nest, const ls_device_list *list);
 // Orders the components of each distributed leaf that names devices by a list
 // of these; the caller owns the result.
 //   LS_INVALID_ARGUMENT  a leaf lacks a device that it must have: names it

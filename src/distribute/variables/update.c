@@ -17,7 +17,7 @@
 
 // ---- Updating --------------------------------------------------------------
 ls_status ls_update_check_args(const ls_update_call *call, bool mirrored,
-                               size_t count) {
+                               const ls_device_list *list) {
   const ls_nest args = call->args;
   if (args.kind != LS_KIND_NONE && args.kind != LS_KIND_TUPLE &&
       args.kind != LS_KIND_LIST) {
@@ -27,8 +27,7 @@ ls_status ls_update_check_args(const ls_update_call *call, bool mirrored,
         LS_NEST_TEXT(args));
   }
   if (mirrored) LS_RETURN_IF_ERROR(ls_assert_mirrored(args));
-  return count == 0 ? ls_ok()
-                    : ls_check_components(call->strategy, args, count);
+  return list == NULL ? ls_ok() : ls_check_components(args, list);
 }
 
 ls_nest ls_update_args(const ls_update_call *call, ls_nest first,
@@ -71,22 +70,26 @@ ls_status ls_update_call_once(const ls_update_call *call, ls_nest first,
 static ls_status update_components(const ls_update_call *call,
                                    ls_variable *variable, ls_nest *out_value) {
   const size_t count = variable->num_components;
-  LS_RETURN_IF_ERROR(ls_update_check_args(call, true, count));
-  for (size_t i = 0; i < count; ++i)
-    if (ls_strategy_device_index(
-            call->strategy, ls_variable_device(variable->components[i])) < 0)
+  LS_OWN_ARRAY_OR_RETURN(variable->allocator, const char *, devices, count);
+  for (size_t i = 0; i < count; ++i) {
+    devices[i] = ls_variable_device(variable->components[i]);
+    if (ls_strategy_device_index(call->strategy, devices[i]) < 0)
       return ls_invalid_argument(
           "component %zu of '%s' is on '%s', which is no device of %s", i,
-          variable->name, ls_variable_device(variable->components[i]),
-          call->strategy->label);
+          variable->name, devices[i], call->strategy->label);
+  }
+  LS_RETURN_IF_ERROR(ls_status_annotate(
+      ls_update_check_args(
+          call, true, &(ls_device_list){.devices = devices, .count = count}),
+      "in the update of '%s'", variable->name));
   LS_OWN(ls_nest_builder, results) = {.allocator = call->strategy->allocator};
   for (size_t i = 0; i < count; ++i) {
-    const char *device = ls_variable_device(variable->components[i]);
     const ls_nest leaf = {.kind = LS_KIND_VARIABLE,
                           .as.ref = ls_variable_seen(variable, i)};
     LS_RETURN_IF_ERROR(ls_update_call_once(
-        call, leaf, true, i, ls_strategy_device_index(call->strategy, device),
-        device, &results));
+        call, leaf, true, i,
+        ls_strategy_device_index(call->strategy, devices[i]), devices[i],
+        &results));
   }
   return ls_update_regroup(call->strategy, results.items, results.count,
                            call->group, out_value);
@@ -215,23 +218,35 @@ static ls_status find_device(const ls_strategy *strategy, const char *device,
                                             strategy->label);
 }
 
+// Checks the arguments and orders their components by a list of devices.
+static ls_status update_order(const ls_update_call *call,
+                              const ls_device_list *list, ls_nest *out_args) {
+  LS_RETURN_IF_ERROR(ls_update_check_args(call, true, list));
+  return ls_order_components(call->args, list, out_args);
+}
+
 static ls_status update_devices(const ls_update_call *call,
                                 const char *const *devices, size_t count,
                                 ls_nest *out_value) {
   ls_strategy *strategy = call->strategy;
-  int32_t id = 0;
-  for (size_t i = 0; i < count; ++i)
-    LS_RETURN_IF_ERROR(find_device(strategy, devices[i], &id));
-  LS_RETURN_IF_ERROR(ls_update_check_args(call, true, count));
-  LS_OWN(ls_nest_builder, results) = {.allocator = strategy->allocator};
+  ls_update_call ordered = *call;
+  LS_OWN_ARRAY_OR_RETURN(strategy->allocator, int32_t, ids, count);
+  LS_OWN_ARRAY_OR_RETURN(strategy->allocator, const char *, names, count);
+  LS_OWN(ls_nest, args) = ls_none();
   for (size_t i = 0; i < count; ++i) {
-    LS_RETURN_IF_ERROR(find_device(strategy, devices[i], &id));
-    LS_RETURN_IF_ERROR(ls_update_call_once(call, ls_none(), false, i, id,
-                                           ls_strategy_device(strategy, id),
-                                           &results));
+    LS_RETURN_IF_ERROR(find_device(strategy, devices[i], &ids[i]));
+    names[i] = ls_strategy_device(strategy, ids[i]);
   }
-  return ls_update_regroup(call->strategy, results.items, results.count,
-                           call->group, out_value);
+  const ls_device_list list = {
+      .devices = names, .count = count, .takes_more = true};
+  LS_RETURN_IF_ERROR(update_order(call, &list, &args));
+  ordered.args = args;
+  LS_OWN(ls_nest_builder, results) = {.allocator = strategy->allocator};
+  for (size_t i = 0; i < count; ++i)
+    LS_RETURN_IF_ERROR(ls_update_call_once(&ordered, ls_none(), false, i,
+                                           ids[i], names[i], &results));
+  return ls_update_regroup(strategy, results.items, results.count, call->group,
+                           out_value);
 }
 
 ls_status ls_mirrored_update_non_slot(const ls_update_call *call,
@@ -284,21 +299,25 @@ static ls_status map_all(const ls_update_call *call, const ls_nest *items,
   ls_allocator *allocator = call->strategy->allocator;
   const size_t replicas = (size_t)call->strategy->num_replicas;
   const size_t used = num_items < replicas ? num_items : replicas;
-  LS_RETURN_IF_ERROR(ls_update_check_args(call, true, replicas));
+  const char *const *devices = ls_strategy_devices(call->strategy);
+  ls_update_call ordered = *call;
+  LS_OWN(ls_nest, args) = ls_none();
+  LS_RETURN_IF_ERROR(update_order(
+      call, &(ls_device_list){.devices = devices, .count = replicas}, &args));
+  ordered.args = args;
   LS_OWN(ls_nest_builder, results) = {.allocator = allocator};
   LS_OWN_ARRAY_OR_RETURN(allocator, ls_nest, room, num_items);
   LS_OWN_ARRAY_OR_RETURN(allocator, ls_nest, outputs, used);
   for (size_t k = 0; k < num_items; ++k) {
     ls_nest result = ls_none();
     LS_RETURN_IF_ERROR(
-        map_item(call, items[k], (int32_t)(k % replicas), &result));
+        map_item(&ordered, items[k], (int32_t)(k % replicas), &result));
     LS_RETURN_IF_NO_MEMORY(ls_nest_builder_append(&results, result));
   }
   for (size_t d = 0; d < used; ++d)
     outputs[d] = map_output(call, results.items, num_items, d, room);
   return ls_take_nest(
-      ls_nest_distributed_on(LS_PER_REPLICA, outputs,
-                             ls_strategy_devices(call->strategy), used),
+      ls_nest_distributed_on(LS_PER_REPLICA, outputs, devices, used),
       out_value);
 }
 

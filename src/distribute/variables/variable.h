@@ -7,6 +7,7 @@
 
 #include "base/values/nest_builder.h"
 #include "distribute/base/strategy.h"
+#include "distribute/values/values.h"
 #include "lockstep/strategy_extended.h"
 #include "lockstep/variable_recipe.h"
 
@@ -125,10 +126,10 @@ struct ls_update_call {
 ls_nest ls_update_args(const ls_update_call *call, ls_nest first,
                        bool has_first, size_t id);
 // Checks that the arguments are a list or a tuple; with `mirrored`, also that
-// all values are mirrored; if `count` is not 0, that values have so many
-// components.
+// all values are mirrored; unless `list` is NULL, that values have a component
+// for each of its devices.
 ls_status ls_update_check_args(const ls_update_call *call, bool mirrored,
-                               size_t count);
+                               const ls_device_list *list);
 // Calls the function on the device, in the name scope "update_<id>", as the
 // update of component `id`, with the arguments of component `position`; appends
 // its result.

@@ -81,7 +81,7 @@ static ls_status call_whole(const ls_update_call *call,
 // Updates the variable as a whole; writes in the update are not aggregated.
 static ls_status update_whole(const ls_update_call *call, ls_variable *variable,
                               ls_nest *out_value) {
-  LS_RETURN_IF_ERROR(ls_update_check_args(call, false, 0));
+  LS_RETURN_IF_ERROR(ls_update_check_args(call, false, NULL));
   ls_nest result = ls_none();
   ls_context *context = ls_context_current();
   ls_distribution entry = {.strategy = call->strategy, .is_whole_update = true};
@@ -99,8 +99,9 @@ static ls_status update_each(const ls_update_call *call, ls_variable *variable,
                              ls_nest *out_value) {
   const bool plain = variable->num_components == 0;
   const size_t count = plain ? 1 : variable->num_components;
-  LS_RETURN_IF_ERROR(ls_update_check_args(
-      call, !ls_variable_differs_freely(variable), plain ? 0 : count));
+  LS_RETURN_IF_ERROR(
+      ls_update_check_args(call, !ls_variable_differs_freely(variable),
+                           plain ? NULL : &(ls_device_list){.count = count}));
   LS_OWN(ls_nest_builder, results) = {.allocator = call->strategy->allocator};
   for (size_t i = 0; i < count; ++i) {
     ls_variable *component = plain ? variable : ls_variable_seen(variable, i);
@@ -129,7 +130,7 @@ static ls_status update_on_host(const ls_update_call *call,
                                 ls_nest *out_value) {
   LS_OWN(ls_nest, result) = ls_none();
   *out_value = ls_none();
-  LS_RETURN_IF_ERROR(ls_update_check_args(call, false, 0));
+  LS_RETURN_IF_ERROR(ls_update_check_args(call, false, NULL));
   {
     LS_DEVICE_SCOPE(ls_tpu_strategy_of(call->strategy)->host.text);
     LS_RETURN_IF_ERROR(ls_scope_status());
