@@ -109,6 +109,10 @@ bool ls_store_makes_value(const ls_variable *variable) {
   return variable->num_components > 0 && variable->rules->make_saved != NULL;
 }
 
+bool ls_store_divides_value(const ls_variable *variable) {
+  return variable->num_components > 0 && variable->rules->share_saved != NULL;
+}
+
 ls_status ls_store_get(ls_store *store, ls_variable *variable,
                        ls_array **out_array) {
   *out_array = NULL;
@@ -132,7 +136,7 @@ ls_status ls_store_set(ls_store *store, ls_variable *variable,
   LS_OWN(ls_array, share) = NULL;
   ls_variable *here =
       variable->num_targets > 0 ? ls_variable_here(variable) : variable;
-  if (here->num_components == 0 || here->rules->share_saved == NULL)
+  if (!ls_store_divides_value(here))
     return ls_store_write(store, variable, array);
   LS_RETURN_IF_ERROR(here->rules->share_saved(here, array, &share));
   return ls_store_write(store, variable, share);

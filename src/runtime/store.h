@@ -168,7 +168,9 @@ ls_status ls_store_get(ls_store *store, ls_variable *variable,
                        ls_array **out_array);
 ls_status ls_store_set(ls_store *store, ls_variable *variable,
                        const ls_array *array);
-// Returns true if the rules compute that value from all components.
+// Return true if the rules compute that value from all components, and if they
+// compute what each component is set to.
 bool ls_store_makes_value(const ls_variable *variable);
+bool ls_store_divides_value(const ls_variable *variable);
 
 #endif  // LS_RUNTIME_STORE_H_

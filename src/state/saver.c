@@ -36,14 +36,16 @@ static ls_status saver_check_variable(const ls_saver *saver, size_t index) {
   return ls_ok();
 }
 
-// Checks that no variable has the name of another one's component in a file.
+// Checks that no variable has the name of another one's component in an exact
+// file.
 static ls_status check_part_names(const ls_saver *saver) {
   for (size_t i = 0; i < saver->num_variables; ++i) {
     const char *name = ls_saver_name(saver, i);
     const size_t whole = ls_saver_part_of(name);
     for (size_t k = 0; whole > 0 && k < saver->num_variables; ++k) {
       const char *other = ls_saver_name(saver, k);
-      if (strncmp(other, name, whole) == 0 && other[whole] == '\0')
+      if (saver->variables[k]->num_components > 1 &&
+          strncmp(other, name, whole) == 0 && other[whole] == '\0')
         return ls_invalid_argument(
             "the name '%s' in a saver is that of a component of '%s', which "
             "the saver has, too",
@@ -59,7 +61,7 @@ ls_status ls_saver_open(const ls_saver *saver, ls_store **out_store) {
                                saver->num_variables);
   for (size_t i = 0; i < saver->num_variables; ++i)
     LS_RETURN_IF_ERROR(saver_check_variable(saver, i));
-  LS_RETURN_IF_ERROR(check_part_names(saver));
+  if (saver->exact) LS_RETURN_IF_ERROR(check_part_names(saver));
   if (saver->session != NULL) {
     *out_store = ls_session_store(saver->session);
     return ls_ok();
@@ -154,11 +156,6 @@ size_t ls_state_parts(const ls_store *store, const ls_variable *variable) {
 }
 
 // ---- Writing ---------------------------------------------------------------
-bool ls_state_is_stored(const ls_variable *variable) {
-  return variable->num_targets == 0 && (variable->num_components == 0 ||
-                                        variable->rules->share_saved == NULL);
-}
-
 ls_status ls_state_write(ls_store *store, ls_variable *variable,
                          const ls_array *value) {
   for (size_t i = 0; i < variable->num_targets; ++i)

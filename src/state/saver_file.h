@@ -95,8 +95,6 @@ ls_variable *ls_state_of(ls_variable *variable);
 // Returns true if there is something to save, which eager components without
 // values do not have. Not for handles.
 bool ls_state_is_saved(const ls_store *store, const ls_variable *variable);
-// Returns true if the store holds a restored value in the form of the file.
-bool ls_state_is_stored(const ls_variable *variable);
 // Sets the variable, or all targets of a handle, to a value of its type.
 LS_MUST_USE ls_status ls_state_write(ls_store *store, ls_variable *variable,
                                      const ls_array *value);

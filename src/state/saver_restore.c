@@ -170,7 +170,8 @@ static ls_status saver_restore_one(const ls_restore_plan *plan, ls_arena *arena,
   if (!done && plan->saver->exact)
     LS_RETURN_IF_ERROR(add_parts(plan, all, arena, index, &done));
   if (done) return ls_ok();
-  return ls_state_is_stored(variable) && plan->layouts[index].outputs == 0 &&
+  return variable->num_targets == 0 && !ls_store_divides_value(variable) &&
+                 plan->layouts[index].outputs == 0 &&
                  entry->dtype == variable->type.dtype
              ? add_stored(all, variable, entry)
              : add_made(plan, all, index);

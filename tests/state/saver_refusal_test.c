@@ -48,9 +48,26 @@ TEST(what_does_not_fit_is_named_and_nothing_is_restored) {
   saver.names = (const char *const[]){"x", "x"};
   expect_status(ls_saver_save(&saver, path), LS_INVALID_ARGUMENT, "'x'");
   // A file's names of components are no variables' own.
-  saver.names = (const char *const[]){"w:0", "w"};
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_variable, w) = variable_in(strategy, (variable_kind){0});
+  static const char *const part_names[] = {"w:0", "w"};
+  const double numbers[] = {77, 2};
+  saver = (ls_saver){.variables = (ls_variable *const[]){a, w},
+                     .num_variables = 2,
+                     .names = part_names,
+                     .exact = true};
   expect_status(ls_saver_save(&saver, path), LS_INVALID_ARGUMENT,
                 "'w:0' in a saver is that of a component of 'w'");
+  saver.exact = false;
+  expect_ok(ls_saver_save(&saver, path));
+  // A plain variable has no components.
+  saver = (ls_saver){.variables = saved,
+                     .num_variables = 2,
+                     .names = part_names,
+                     .exact = true};
+  expect_ok(ls_saver_save(&saver, path));
+  expect_entries(part_names, numbers, 2);
+  expect_ok(ls_saver_restore(&saver, path));
   // Other names carry the values over.
   saver = (ls_saver){.variables = saved, .num_variables = 2, .names = names};
   expect_ok(ls_saver_save(&saver, path));
