@@ -15,20 +15,23 @@ static ls_status remove_file(ls_checkpoints *self, const char *name) {
   return files->remove(files->user, ls_text_data(&path));
 }
 
-// Removes the .json first: values without it are no checkpoint.
-ls_status ls_checkpoint_remove(ls_checkpoints *self, const char *folder,
-                               int64_t step) {
-  static const char *const extensions[] = {"json", "safetensors"};
+ls_status ls_checkpoint_remove_file(ls_checkpoints *self, const char *folder,
+                                    int64_t step, const char *extension) {
   const ls_file_system *files = ls_runtime_files(self->runtime);
   LS_OWN(ls_text, path) = {.allocator = self->allocator};
-  for (size_t i = 0; i < LS_COUNT_OF(extensions); ++i) {
-    ls_checkpoint_path(&path, folder, step, extensions[i]);
-    LS_RETURN_IF_ERROR(ls_text_status(&path));
-    const ls_status status = files->remove(files->user, ls_text_data(&path));
-    if (ls_status_code(status) != LS_NOT_FOUND) LS_RETURN_IF_ERROR(status);
-    ls_status_free(status);
-  }
+  ls_checkpoint_path(&path, folder, step, extension);
+  LS_RETURN_IF_ERROR(ls_text_status(&path));
+  const ls_status status = files->remove(files->user, ls_text_data(&path));
+  if (ls_status_code(status) != LS_NOT_FOUND) return status;
+  ls_status_free(status);
   return ls_ok();
+}
+
+// Removes the .json first: values without it are no checkpoint.
+static ls_status remove_checkpoint(ls_checkpoints *self, int64_t step) {
+  LS_RETURN_IF_ERROR(
+      ls_checkpoint_remove_file(self, self->folder, step, "json"));
+  return ls_checkpoint_remove_file(self, self->folder, step, "safetensors");
 }
 
 // ---- The list --------------------------------------------------------------
@@ -218,8 +221,7 @@ static ls_status drop_others(ls_checkpoints *self) {
   ls_checkpoint_list *list = &self->list;
   for (size_t i = list->count; i > 0; --i) {
     if (is_kept(self, i - 1)) continue;
-    LS_RETURN_IF_ERROR(
-        ls_checkpoint_remove(self, self->folder, list->items[i - 1].step));
+    LS_RETURN_IF_ERROR(remove_checkpoint(self, list->items[i - 1].step));
     memmove(&list->items[i - 1], &list->items[i],
             (list->count - i) * sizeof(*list->items));
     --list->count;

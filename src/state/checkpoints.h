@@ -75,14 +75,17 @@ bool ls_checkpoints_have_failed(ls_checkpoints *self);
 // Returns true if a save is due on this rank, without asking the other ranks.
 bool ls_checkpoints_are_due(const ls_checkpoints *self, int64_t step);
 
-// Removes the files of a checkpoint in the folder, or among the copies.
-LS_MUST_USE ls_status ls_checkpoint_remove(ls_checkpoints *self,
-                                           const char *folder, int64_t step);
+// Removes a file of a checkpoint in the folder, or among the copies, if it is
+// there.
+LS_MUST_USE ls_status ls_checkpoint_remove_file(ls_checkpoints *self,
+                                                const char *folder,
+                                                int64_t step,
+                                                const char *extension);
 // Returns the checkpoint of a step; NULL: there is none.
 const ls_checkpoint_info *
 ls_checkpoint_list_find(const ls_checkpoint_list *list, int64_t step);
 
-// ---- Several ranks (checkpoint_ranks.c) ------------------------------------
+// ---- Several ranks (ranks.c) -----------------------------------------------
 // Returns true on the rank that writes the list and all that is not divided
 // among ranks.
 bool ls_checkpoints_leads(const ls_checkpoints *self);

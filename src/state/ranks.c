@@ -261,7 +261,10 @@ ls_status ls_checkpoints_bring(ls_checkpoints *self, int64_t step) {
 void ls_checkpoints_take_back(ls_checkpoints *self, int64_t step) {
   const ls_file_system *files = ls_runtime_files(self->runtime);
   if (self->copies == NULL) return;
-  ls_status_free(ls_checkpoint_remove(self, self->copies, step));
+  static const char *const extensions[] = {"json", "safetensors"};
+  for (size_t i = 0; i < LS_COUNT_OF(extensions); ++i)
+    ls_status_free(
+        ls_checkpoint_remove_file(self, self->copies, step, extensions[i]));
   ls_status_free(files->remove(files->user, self->copies));
   ls_status_free(files->remove(files->user, self->folder));
 }
