@@ -119,18 +119,9 @@ ls_status ls_tpu_class_check_run(const ls_strategy *strategy,
 }
 
 // ---- Inputs of replicas ---------------------------------------------------
-typedef struct selection {
-  size_t replica;
-} selection;
-
-static ls_nest select_leaf(ls_nest leaf, void *user) {
-  const size_t replica = ((const selection *)user)->replica;
-  if (leaf.kind != LS_KIND_DISTRIBUTED) return ls_nest_retain(leaf);
-  if (replica >= ls_distributed_count(leaf))
-    return LS_FAIL(LS_INVALID_ARGUMENT,
-                   "the argument %s has no component for replica %zu",
-                   LS_NEST_TEXT(leaf), replica);
-  return ls_nest_retain(ls_distributed_component(leaf, replica));
+static ls_nest selected(ls_nest arg, size_t replica) {
+  ls_nest own = ls_none();
+  return ls_made_nest(ls_select_replica((int64_t)replica, arg, &own), &own);
 }
 
 // Returns true if argument i is the dict of arguments by name.
@@ -139,13 +130,13 @@ static bool is_names(const tpu_run *run, size_t i) {
 }
 
 // Makes the dict of arguments by name for a replica, without the bound ones.
-static ls_nest names_of(ls_nest named, selection *s) {
+static ls_nest names_of(ls_nest named, size_t replica) {
   LS_OWN(ls_nest_builder, items) = {.tag = ""};
   for (size_t i = 0; i < ls_nest_count(named); ++i) {
     const ls_nest item = ls_nest_item(named, i);
     if (!is_bound(item))
       ls_nest_builder_append_named(&items, ls_nest_key(named, i),
-                                   ls_nest_map(item, select_leaf, s));
+                                   selected(item, replica));
   }
   return ls_nest_builder_finish(&items, LS_KIND_DICT);
 }
@@ -153,15 +144,14 @@ static ls_nest names_of(ls_nest named, selection *s) {
 // Makes the inputs of replica r: its id, and all arguments except the bound
 // ones.
 static ls_nest inputs_of(const tpu_run *run, size_t replica) {
-  selection s = {replica};
   LS_OWN(ls_nest_builder, inputs) = {0};
   ls_nest_builder_append(&inputs, ls_nest_i64((int64_t)replica));
   for (size_t i = 0; i < ls_nest_count(run->args); ++i) {
     const ls_nest arg = ls_nest_item(run->args, i);
     if (is_names(run, i))
-      ls_nest_builder_append(&inputs, names_of(arg, &s));
+      ls_nest_builder_append(&inputs, names_of(arg, replica));
     else if (!is_bound(arg))
-      ls_nest_builder_append(&inputs, ls_nest_map(arg, select_leaf, &s));
+      ls_nest_builder_append(&inputs, selected(arg, replica));
   }
   return ls_nest_builder_finish(&inputs, LS_KIND_LIST);
 }
@@ -343,7 +333,7 @@ static ls_nest join_leaf(const tpu_run *r, ls_nest outputs, size_t i, size_t at,
 }
 
 // Outside the computation: joins the replicas' results in the structure that
-// ls_tpu_run_flatten kept; `outputs` has a list of values for each replica.
+// tpu_run_flatten kept; `outputs` has a list of values for each replica.
 static ls_status tpu_run_join(const tpu_run *r, ls_nest outputs,
                               ls_nest *out_result) {
   ls_allocator *allocator = r->strategy->allocator;
@@ -535,11 +525,13 @@ ls_status ls_tpu_class_run(ls_strategy *strategy, ls_crossing *crossing,
   (void)crossing;  // The replicas run inside the computation, without rounds.
   LS_OWN(ls_nest, args) = ls_none();
   LS_RETURN_IF_ERROR(find_way(strategy, request, &way));
-  LS_RETURN_IF_ERROR(ls_order_components(
-      request->args,
-      &(ls_device_list){.devices = ls_strategy_devices(strategy),
-                        .count = (size_t)strategy->num_replicas},
-      &args));
+  const ls_device_list list = {.devices = ls_strategy_devices(strategy),
+                               .count = (size_t)strategy->num_replicas,
+                               .takes_more = true};
+  LS_RETURN_IF_ERROR(
+      ls_status_annotate(ls_check_components(request->args, &list),
+                         "in the arguments of a run of %s", strategy->label));
+  LS_RETURN_IF_ERROR(ls_order_components(request->args, &list, &args));
   if (callable.traced == NULL)
     return run_build(&way, callable.plain, callable.user, args, results);
   const ls_tracer tracer = {.key = strategy->id,
