@@ -212,10 +212,9 @@ static void ahead_call_in_time(ls_ahead *self) {
   ahead_call(self);
 }
 
-// Adds slots if there were too few: enough for each thread to begin another
-// element before its last one is taken.
-// Grows to two slots per thread: with more, elements would no longer stay in
-// caches.
+// Adds slots if there were too few: two for each thread, which begins another
+// element before its last one is taken. With more, elements would no longer
+// stay in caches.
 static void ahead_grow(ls_ahead *self) {
   const int64_t threads = ls_input_threads_count(self->options.work->threads);
   self->was_full = false;
@@ -232,8 +231,8 @@ static ls_status ahead_call_make(const ls_ahead *self, int64_t number,
       &making, self->options.make(self->options.user, number, element));
 }
 
-// Makes the element of a queued slot; releases the lock while making.
-// The lock is held before and after, but released while an element is made.
+// Makes the element of a queued slot. The lock is held before and after, and
+// released meanwhile.
 static void ahead_make(ls_ahead *self, ls_ahead_cell *cell) {
   cell->state = LS_AHEAD_BEGUN;
   --self->waiting;

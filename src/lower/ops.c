@@ -428,8 +428,7 @@ static ls_status make_factor(ls_lower_scope *scope, ls_node *node,
 }
 
 // Computes a mean: the sum, then one product with 1 / count. Sums and scales
-// 16-bit floats in f32, because the sum may overflow even if
-// the mean does not.
+// 16-bit floats in f32, because the sum may overflow even if the mean does not.
 ls_status lower_expand_reduce_mean(ls_lower_scope *scope, ls_node *node) {
   uint64_t x = ls_lowered(scope, node->inputs[0]);
   const ls_type type = ls_lowered_type(scope, x);

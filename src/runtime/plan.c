@@ -6,7 +6,7 @@
 #include "graph/walk.h"
 #include "runtime/compiled.h"
 
-// ---- Parts -----------------------------------------------------------------
+// ---- Sets of nodes ---------------------------------------------------------
 enum { NONE = UINT32_MAX };
 
 // Finds the parts: disjoint sets of the graph's nodes, joined step by step.

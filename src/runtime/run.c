@@ -10,8 +10,8 @@
 #include "runtime/ranks.h"
 
 // ---- Padded inputs ---------------------------------------------------------
-// Padded inputs: a program for several sizes gets a run's inputs followed by
-// rows of zeros, and the numbers of real rows (lower/mask.h).
+// Inputs of a program for several sizes: a run's inputs, followed by rows of
+// zeros, and the numbers of real rows (lower/mask.h).
 typedef struct ls_padded_inputs {
   const ls_program *program;
   ls_allocator *allocator;

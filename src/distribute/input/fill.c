@@ -20,8 +20,8 @@
 // another rank's value, or whether there is one, all ranks report their values
 // to each other.
 
-// Makes the absent value that stands for another rank's value; all absent values of one leaf and shape are the same
-// array.
+// Makes the absent value that stands for another rank's value; all absent
+// values of one leaf and shape are the same array.
 static ls_status input_absent(ls_distributed_iterator *self, size_t leaf,
                               ls_dtype dtype, ls_shape shape,
                               ls_nest *out_value) {

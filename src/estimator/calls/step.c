@@ -38,8 +38,7 @@ static ls_status begin_calls(const ls_estimator *self,
 ls_status ls_estimator_first_batch(ls_estimator *estimator,
                                    const ls_input_function *input,
                                    ls_nest *out_batch) {
-  LS_REQUIRE_OUT(out_batch);
-  LS_REQUIRE(estimator, input);
+  LS_REQUIRE_OUT(out_batch, estimator, input);
   *out_batch = ls_none();
   ls_estimator_calls calls;
   ls_nest features, labels;
