@@ -130,10 +130,8 @@ ls_nest ls_custom_gradient(ls_flow_callback forward,
   ls_graph *graph = ls_graph_resolve(ls_graph_current());
   if (graph == NULL || ls_nest_is_failed(inputs)) return inputs;
   ls_nest result = ls_none();
-  ls_trial trial;
-  ls_trial_begin(&trial);
-  ls_status status = build(graph, forward, gradient, user, inputs, &result);
-  status = ls_trial_end_with(&trial, status, &result);
+  const ls_status status = LS_TRIAL_WITH(
+      &result, build(graph, forward, gradient, user, inputs, &result));
   ls_nest_release(inputs);
   if (ls_status_is_ok(status)) return result;
   ls_make_failed("custom_gradient", ls_status_clone(status));

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Trials: undo what a refused call has built.
-//   ls_trial trial;
-//   ls_trial_begin(&trial);
-//   return ls_trial_end(&trial, build());
+//   return LS_TRIAL(build());
 //
-// Between the two calls the current graph lists the changes of its tables, and
+// Inside, the current graph lists the changes of its tables, and
 // its error is set aside: a failure of an op maker becomes the call's failure.
 // Trials nest. In eager mode there is nothing to undo: values are freed with
 // their frame. Other graphs join when they are changed: those between this
@@ -43,6 +41,20 @@ LS_MUST_USE ls_status ls_trial_end(ls_trial *trial, ls_status status);
 // Ends the trial of a call that returns a nest, which becomes none on failure.
 LS_MUST_USE ls_status ls_trial_end_with(ls_trial *trial, ls_status status,
                                         ls_nest *out_value);
+// Returns the status of a call that is made inside a trial, as ls_trial_end
+// does, and as ls_trial_end_with does.
+#define LS_TRIAL(...)                                                          \
+  __extension__({                                                              \
+    ls_trial ls_tried;                                                         \
+    ls_trial_begin(&ls_tried);                                                 \
+    ls_trial_end(&ls_tried, (__VA_ARGS__));                                    \
+  })
+#define LS_TRIAL_WITH(out_value, ...)                                          \
+  __extension__({                                                              \
+    ls_trial ls_tried;                                                         \
+    ls_trial_begin(&ls_tried);                                                 \
+    ls_trial_end_with(&ls_tried, (__VA_ARGS__), (out_value));                  \
+  })
 
 // ---- Changes of existing graphs --------------------------------------------
 // Announces changes of `graph`, which need not be the current one: a region of

@@ -153,9 +153,7 @@ ls_tensor ls_optimizer_minimize_parts(ls_optimizer *optimizer, int64_t parts,
                       .args = args,
                       .user = user};
   ls_tensor result = ls_failed_tensor();
-  ls_trial trial;
-  ls_trial_begin(&trial);
-  const ls_status status = ls_trial_end(&trial, minimize(&all, &result));
+  const ls_status status = LS_TRIAL(minimize(&all, &result));
   ls_release(optimizer->allocator, all.variables);
   ls_release(optimizer->allocator, all.sums);
   return ls_status_is_ok(status) ? result : ls_make_failed("optimizer", status);

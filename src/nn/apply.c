@@ -455,10 +455,8 @@ ls_op ls_optimizer_apply(ls_optimizer *optimizer, ls_variable *const *variables,
                          const ls_nest *gradients, size_t count) {
   LS_MAKE_REQUIRE_FOR_OP(optimizer);
   ls_op made = {0};
-  ls_trial trial;
-  ls_trial_begin(&trial);
-  const ls_status status = ls_trial_end(
-      &trial, apply(optimizer, variables, gradients, count, &made));
+  const ls_status status =
+      LS_TRIAL(apply(optimizer, variables, gradients, count, &made));
   return ls_status_is_ok(status) ? made : apply_failed(status);
 }
 
@@ -547,10 +545,7 @@ ls_op ls_optimizer_minimize(ls_optimizer *optimizer, ls_tensor loss) {
   LS_MAKE_REQUIRE_FOR_OP(optimizer);
   if (loss.ref == 0) return (ls_op){0};  // The graph has the error already.
   ls_op moved = {0};
-  ls_trial trial;
-  ls_trial_begin(&trial);
-  const ls_status status =
-      ls_trial_end(&trial, minimize(optimizer, loss, &moved));
+  const ls_status status = LS_TRIAL(minimize(optimizer, loss, &moved));
   return ls_status_is_ok(status) ? moved : apply_failed(status);
 }
 

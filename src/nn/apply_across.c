@@ -371,10 +371,7 @@ ls_status ls_optimizer_apply_across(ls_optimizer *optimizer,
               .optimizer = optimizer,
               .strategy = strategy,
               .global_step = global_step};
-  ls_trial trial;
-  ls_trial_begin(&trial);
-  return ls_trial_end(&trial,
-                      apply_pairs(&a, variables, gradients, count, out_op));
+  return LS_TRIAL(apply_pairs(&a, variables, gradients, count, out_op));
 }
 
 // ---- Replicas that merge ---------------------------------------------------

@@ -86,9 +86,7 @@ ls_status ls_average_create(const ls_average_options *options,
   LS_OWN_NEW_OR_RETURN(allocator, ls_average, average);
   average->allocator = allocator;
   average->decay = decay;
-  ls_trial trial;
-  ls_trial_begin(&trial);
-  LS_RETURN_IF_ERROR(ls_trial_end(&trial, average_fill(average, options)));
+  LS_RETURN_IF_ERROR(LS_TRIAL(average_fill(average, options)));
   return ls_hand_over(&average, out_average);
 }
 

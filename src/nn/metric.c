@@ -80,11 +80,8 @@ ls_status ls_running_mean_create(const char *name, ls_running_mean **out_mean) {
   LS_OWN_NEW_OR_RETURN(allocator, ls_running_mean, mean);
   mean->allocator = allocator;
   mean->name = ls_copy_text(allocator, name, strlen(name));
-  ls_trial trial;
-  ls_trial_begin(&trial);
-  LS_RETURN_IF_ERROR(ls_trial_end(&trial, mean->name != NULL
-                                              ? metric_create_variables(mean)
-                                              : ls_out_of_memory()));
+  LS_RETURN_IF_ERROR(LS_TRIAL(mean->name != NULL ? metric_create_variables(mean)
+                                                 : ls_out_of_memory()));
   return ls_hand_over(&mean, out_mean);
 }
 

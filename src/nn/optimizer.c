@@ -403,9 +403,7 @@ ls_status ls_optimizer_prepare(ls_optimizer *optimizer,
   LS_REQUIRE(optimizer);
   LS_REQUIRE_EACH(variables, count);
   if (optimizer->inner != NULL) optimizer = optimizer->inner;
-  ls_trial trial;
-  ls_trial_begin(&trial);
-  return ls_trial_end(&trial, make_slots(optimizer, variables, count));
+  return LS_TRIAL(make_slots(optimizer, variables, count));
 }
 
 size_t ls_optimizer_variables(const ls_optimizer *optimizer,

@@ -155,12 +155,9 @@ static ls_status load_all(ls_onnx *self, const ls_onnx_options *options) {
   self->variables = ls_arena_new_array(&self->file.memory, ls_variable *,
                                        self->file.num_initializers + 1);
   LS_RETURN_IF_NO_MEMORY(self->variables);
-  ls_trial making = {0};
-  ls_trial_begin(&making);
-  return ls_trial_end(
-      &making, ls_status_annotate(
-                   load_variables(self, options != NULL ? options : &defaults),
-                   "while loading '%s'", self->file.path));
+  return LS_TRIAL(ls_status_annotate(
+      load_variables(self, options != NULL ? options : &defaults),
+      "while loading '%s'", self->file.path));
 }
 
 ls_status ls_onnx_load(const char *path, const ls_onnx_options *options,

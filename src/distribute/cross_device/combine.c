@@ -419,10 +419,7 @@ ls_status ls_sum_gradient(const ls_tensor *items, size_t count, bool mean,
   LS_REQUIRE_OUT(out_sum);
   LS_CLEAR_OUT(out_not_finite);
   LS_REQUIRE_ITEMS(items, count);
-  ls_trial trial;
-  ls_trial_begin(&trial);
-  return ls_trial_end(
-      &trial, sum_gradient(items, count, mean, out_sum, out_not_finite));
+  return LS_TRIAL(sum_gradient(items, count, mean, out_sum, out_not_finite));
 }
 
 // ---- Gathering -------------------------------------------------------------

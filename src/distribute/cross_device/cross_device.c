@@ -91,11 +91,8 @@ ls_status ls_cross_device_reduce(ls_cross_device *ops, ls_reduce_op op,
   LS_RETURN_IF_ERROR(ls_check_reduce_op(op));
   if (ops->table->reduce == NULL) return refuse_lack(ops, "reduce");
   LS_RETURN_IF_ERROR(cross_device_check_pair(value, where, "reduce"));
-  ls_trial trial;
-  ls_trial_begin(&trial);
-  return ls_trial_end_with(
-      &trial, ops->table->reduce(ops->self, op, value, where, out_value),
-      out_value);
+  return LS_TRIAL_WITH(
+      out_value, ops->table->reduce(ops->self, op, value, where, out_value));
 }
 
 ls_status ls_list_results(ls_status status, const ls_nest *results,
@@ -126,11 +123,8 @@ ls_status ls_cross_device_batch_reduce(ls_cross_device *ops, ls_reduce_op op,
         "in value_destination_pairs, pair %zu", i));
   ls_allocator *allocator = ls_current_allocator();
   LS_OWN_ARRAY_OR_RETURN(allocator, ls_nest, results, count);
-  ls_trial trial;
-  ls_trial_begin(&trial);
-  const ls_status status =
-      ls_trial_end(&trial, ops->table->batch_reduce(ops->self, op, values,
-                                                    where, count, results));
+  const ls_status status = LS_TRIAL(
+      ops->table->batch_reduce(ops->self, op, values, where, count, results));
   return ls_list_results(status, results, count, out_list);
 }
 
@@ -144,14 +138,12 @@ ls_status ls_cross_device_broadcast(ls_cross_device *ops, ls_nest value,
   }
   ls_device_set devices;
   LS_RETURN_IF_ERROR(ls_destination_set(where, ls_none(), &devices));
-  ls_trial trial;
-  ls_trial_begin(&trial);
-  const ls_status status =
-      ops->table->broadcast != NULL
-          ? ops->table->broadcast(ops->self, value, where, out_value)
-          : ls_copy_to(value, &devices, out_value);
+  const ls_status status = LS_TRIAL_WITH(
+      out_value, ops->table->broadcast != NULL
+                     ? ops->table->broadcast(ops->self, value, where, out_value)
+                     : ls_copy_to(value, &devices, out_value));
   ls_device_set_deinit(&devices);
-  return ls_trial_end_with(&trial, status, out_value);
+  return status;
 }
 
 ls_status ls_cross_device_gather(ls_cross_device *ops, ls_nest value, int axis,
@@ -161,11 +153,8 @@ ls_status ls_cross_device_gather(ls_cross_device *ops, ls_nest value, int axis,
   if (ls_nest_has_slices(value))
     return ls_unimplemented("gather of IndexedSlices");
   LS_RETURN_IF_ERROR(cross_device_check_pair(value, where, "gather"));
-  ls_trial trial;
-  ls_trial_begin(&trial);
-  return ls_trial_end_with(
-      &trial, ops->table->gather(ops->self, value, axis, where, out_value),
-      out_value);
+  return LS_TRIAL_WITH(
+      out_value, ops->table->gather(ops->self, value, axis, where, out_value));
 }
 
 // ---- Copies ----------------------------------------------------------------

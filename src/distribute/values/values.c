@@ -268,9 +268,7 @@ ls_status ls_distributed_as_tensor_of(ls_nest leaf, ls_dtype dtype,
                                       ls_tensor *out_tensor) {
   LS_REQUIRE_OUT(out_tensor);
   ls_tensor tensor = *out_tensor;
-  ls_trial trial;
-  ls_trial_begin(&trial);
-  LS_RETURN_IF_ERROR(ls_trial_end(&trial, as_tensor_of(leaf, dtype, &tensor)));
+  LS_RETURN_IF_ERROR(LS_TRIAL(as_tensor_of(leaf, dtype, &tensor)));
   *out_tensor = tensor;
   return ls_ok();
 }
@@ -295,12 +293,9 @@ ls_status ls_distributed_map(ls_nest nest, ls_leaf_function function,
                              void *user, ls_nest *out_nest) {
   LS_REQUIRE_OUT(out_nest, function);
   mapping m = {function, user};
-  ls_trial trial;
   LS_RETURN_IF_ERROR(ls_nest_status(nest));
-  ls_trial_begin(&trial);
-  return ls_trial_end_with(
-      &trial, ls_take_nest(ls_nest_map(nest, map_leaf, &m), out_nest),
-      out_nest);
+  return LS_TRIAL_WITH(out_nest,
+                       ls_take_nest(ls_nest_map(nest, map_leaf, &m), out_nest));
 }
 
 // ---- Components in order ---------------------------------------------------

@@ -419,13 +419,10 @@ ls_status ls_update_regroup(ls_strategy *strategy, const ls_nest *updates,
   LS_REQUIRE_OUT(out_value, strategy);
   LS_REQUIRE_ITEMS(updates, count);
   if (group) {
-    ls_trial trial;
-    ls_trial_begin(&trial);
-    return ls_trial_end_with(
-        &trial,
-        ls_regroup(updates, count, &(ls_regroup_options){.wrap = wrap_grouped},
-                   out_value),
-        out_value);
+    return LS_TRIAL_WITH(out_value,
+                         ls_regroup(updates, count,
+                                    &(ls_regroup_options){.wrap = wrap_grouped},
+                                    out_value));
   }
   LS_OWN(ls_nest, regrouped) = ls_none();
   LS_RETURN_IF_ERROR(ls_regroup(

@@ -457,11 +457,8 @@ static ls_status create_by(const ls_variable_recipe *recipe,
   nature kind = {0};
   LS_RETURN_IF_ERROR(choose_nature(recipe, options, &kind));
   ls_component_list components = {.allocator = recipe->strategy->allocator};
-  ls_trial trial;
-  ls_trial_begin(&trial);
-  const ls_status status =
-      ls_trial_end(&trial, variables_create(recipe, options, kind, &components,
-                                            out_variable));
+  const ls_status status = LS_TRIAL(
+      variables_create(recipe, options, kind, &components, out_variable));
   release_components(&components);
   // Other ranks may wait for this one's part in the initial value.
   if (recipe->strategy->follows_chief)

@@ -184,10 +184,8 @@ ls_tensor ls_scatter_mirrored(ls_variable *container, ls_scatter_op op,
                               ls_tensor indices, ls_tensor updates) {
   const scattering s = {container, op};
   LS_OWN(ls_nest, made) = ls_none();
-  ls_trial trial;
-  ls_trial_begin(&trial);
-  const ls_status status = ls_trial_end_with(
-      &trial, scatter_any(&s, indices, updates, &made), &made);
+  const ls_status status =
+      LS_TRIAL_WITH(&made, scatter_any(&s, indices, updates, &made));
   if (!ls_status_is_ok(status)) return fail_scatter(status);
   return ls_nest_tensor(made.kind == LS_KIND_DISTRIBUTED
                             ? ls_value_part(made, ls_component_here(container))

@@ -512,18 +512,16 @@ static ls_status write_on_read(const ls_writing *w, ls_nest value,
 static ls_status write_any(const ls_writing *w, ls_nest given,
                            ls_nest *out_value) {
   LS_OWN(ls_nest, value) = ls_none();
-  ls_trial trial;
   *out_value = ls_none();
   LS_RETURN_IF_ERROR(ls_value_order(w->variable, given, &value));
-  ls_trial_begin(&trial);
-  const ls_status status =
-      w->variable->num_targets > 0 ? write_replicated(w, value, out_value)
-      : w->variable->num_components == 0
-          ? write_one(w, w->variable, value, out_value)
-      : w->variable->synchronization == LS_SYNCHRONIZATION_ON_READ
-          ? write_on_read(w, value, out_value)
-          : write_mirrored(w, value, out_value);
-  return ls_trial_end_with(&trial, status, out_value);
+  return LS_TRIAL_WITH(
+      out_value, w->variable->num_targets > 0
+                     ? write_replicated(w, value, out_value)
+                 : w->variable->num_components == 0
+                     ? write_one(w, w->variable, value, out_value)
+                 : w->variable->synchronization == LS_SYNCHRONIZATION_ON_READ
+                     ? write_on_read(w, value, out_value)
+                     : write_mirrored(w, value, out_value));
 }
 
 ls_status ls_variable_write(ls_variable *variable, ls_write_op op,

@@ -260,10 +260,7 @@ static ls_status train_op_make(ls_optimizer *optimizer, ls_tensor loss,
 
 ls_op ls_train_op(ls_optimizer *optimizer, ls_tensor loss) {
   ls_op made = {0};
-  ls_trial trial;
-  ls_trial_begin(&trial);
-  const ls_status status =
-      ls_trial_end(&trial, train_op_make(optimizer, loss, &made));
+  const ls_status status = LS_TRIAL(train_op_make(optimizer, loss, &made));
   return ls_status_is_ok(status)
              ? made
              : ls_tensor_op(ls_make_failed("train_op", status));

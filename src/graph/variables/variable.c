@@ -291,10 +291,7 @@ static ls_status create_plain(const ls_variable_options *options,
   {
     LS_INIT_SCOPE;
     if (ls_graph_current() == NULL) return ls_out_of_memory();
-    ls_trial trial;
-    ls_trial_begin(&trial);
-    status = create_named(options, names, base, out_variable);
-    status = ls_trial_end(&trial, status);
+    status = LS_TRIAL(create_named(options, names, base, out_variable));
   }
   return ls_status_annotate(status, "while creating variable '%s'", base);
 }

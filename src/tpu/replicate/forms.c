@@ -197,11 +197,9 @@ static ls_status shard(ls_callback fn, void *user, ls_nest inputs,
   static const ls_shard_options defaults;
   sharding s = {.options = options != NULL ? options : &defaults,
                 .allocator = ls_current_allocator()};
-  ls_trial trial;
-  ls_trial_begin(&trial);
   ls_nest made = ls_none();
-  const ls_status status = ls_trial_end_with(
-      &trial, shard_here(&s, fn, user, inputs, compile_status, &made), &made);
+  const ls_status status = LS_TRIAL_WITH(
+      &made, shard_here(&s, fn, user, inputs, compile_status, &made));
   if (!ls_status_is_ok(status) && compile_status != NULL)
     *compile_status = ls_failed_tensor();
   *outputs = made;

@@ -459,12 +459,9 @@ static ls_status replicate(ls_system_id *system, const char *const *devices,
   LS_RETURN_IF_ERROR(replicate_check_options(r.options));
   LS_RETURN_IF_ERROR(replicate_find_system(&r));
   ls_arena_init(&r.memory, graph->allocator);
-  ls_trial trial;
-  ls_trial_begin(&trial);
   ls_nest made = ls_none();
-  const ls_status status = ls_trial_end_with(
-      &trial, replicate_here(&r, fn, user, inputs, compile_status, &made),
-      &made);
+  const ls_status status = LS_TRIAL_WITH(
+      &made, replicate_here(&r, fn, user, inputs, compile_status, &made));
   ls_tpu_context_deinit(&r.context);
   ls_arena_deinit(&r.memory);
   ls_object_release(r.system);

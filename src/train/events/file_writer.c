@@ -109,9 +109,7 @@ static ls_status add_outside(ls_summary_writer *writer) {
     ((file_writer *)writer->user)->ready = true;
     return ls_ok();
   }
-  ls_trial trial;
-  ls_trial_begin(&trial);
-  return ls_trial_end(&trial, add_ops(writer));
+  return LS_TRIAL(add_ops(writer));
 }
 
 // ---- Creation --------------------------------------------------------------
