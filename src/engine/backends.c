@@ -22,8 +22,7 @@ static ls_status make_backend(ls_runtime *runtime, ls_backend **out_backend) {
 }
 
 ls_status ls_device_describe(ls_runtime *runtime, ls_device_facts *out_facts) {
-  LS_REQUIRE_OUT(out_facts);
-  LS_REQUIRE(runtime);
+  LS_REQUIRE_OUT(out_facts, runtime);
   ls_backend *backend = NULL;
   LS_RETURN_IF_ERROR(ls_runtime_backend(runtime, &backend));
   *out_facts = (ls_device_facts){.type = "CPU", .count = 1};

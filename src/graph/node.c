@@ -288,8 +288,7 @@ const ls_attr *ls_node_attr_named(const ls_node *node, const char *name) {
 }
 
 ls_status ls_op_attr(ls_op op, const char *name, const ls_attr **out_attr) {
-  LS_REQUIRE_OUT(out_attr);
-  LS_REQUIRE(name);
+  LS_REQUIRE_OUT(out_attr, name);
   ls_node *node = ls_graph_node(op.graph, op.id);
   if (node == NULL)
     return ls_invalid_argument("attribute '%s' of a failed or stale op", name);
@@ -452,8 +451,7 @@ ls_op ls_graph_op(const ls_graph *graph, size_t index) {
 
 ls_status ls_graph_lookup_op(const ls_graph *graph, const char *name,
                              ls_op *out_op) {
-  LS_REQUIRE_OUT(out_op);
-  LS_REQUIRE(graph, name);
+  LS_REQUIRE_OUT(out_op, graph, name);
   // The cast is needed because composing a name caches its text.
   ls_graph *writable = (ls_graph *)graph;
   for (size_t i = 0; i < graph->num_nodes; ++i) {

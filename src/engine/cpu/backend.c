@@ -128,8 +128,7 @@ static void print_runs(cpu_backend *self, ls_text *text) {
 }
 
 ls_status ls_runs_print(ls_runtime *runtime, char **out_text) {
-  LS_REQUIRE_OUT(out_text);
-  LS_REQUIRE(runtime);
+  LS_REQUIRE_OUT(out_text, runtime);
   const ls_backend *backend = ls_runtime_slot(runtime, LS_SLOT_ENGINE);
   LS_OWN(ls_text, text) = {0};
   ls_print_begin(&text, ls_runtime_allocator(runtime));
@@ -269,8 +268,7 @@ ls_status ls_cpu_backend_create(ls_runtime *runtime, ls_backend **out_backend) {
 }
 
 ls_status ls_device_kernels(ls_runtime *runtime, const char **out_name) {
-  LS_REQUIRE_OUT(out_name);
-  LS_REQUIRE(runtime);
+  LS_REQUIRE_OUT(out_name, runtime);
   ls_backend *backend = NULL;
   LS_RETURN_IF_ERROR(ls_runtime_backend(runtime, &backend));
   *out_name = ls_cpu_backend_kernels(backend->host)->name;

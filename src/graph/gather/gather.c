@@ -132,8 +132,7 @@ ls_status ls_graph_find_needed(const ls_gather_request *request,
 }
 
 ls_status ls_graph_print_gathered(const ls_graph *graph, char **out_text) {
-  LS_REQUIRE_OUT(out_text);
-  LS_REQUIRE(graph);
+  LS_REQUIRE_OUT(out_text, graph);
   const ls_gather_request request = {
       .graph = ls_graph_resolve((ls_graph *)(uintptr_t)graph),
       .fetches = graph->results,

@@ -295,8 +295,7 @@ static ls_status draw_graph(drawing *d, const ls_graph *graph, int depth) {
 }
 
 ls_status ls_graph_print_dot(const ls_graph *graph, char **out_text) {
-  LS_REQUIRE_OUT(out_text);
-  LS_REQUIRE(graph);
+  LS_REQUIRE_OUT(out_text, graph);
   graph = ls_graph_resolve((ls_graph *)(uintptr_t)graph);
   if (graph->kind == LS_GRAPH_EAGER)
     return ls_failed_precondition(

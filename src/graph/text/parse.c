@@ -466,8 +466,7 @@ LS_OWNED_STRUCT(ls_parser, deinit_parser)
 
 ls_status ls_graph_parse(const char *text, const ls_host_kernel *const *kernels,
                          size_t num_kernels, ls_graph **out_graph) {
-  LS_REQUIRE_OUT(out_graph);
-  LS_REQUIRE(text);
+  LS_REQUIRE_OUT(out_graph, text);
   LS_REQUIRE_ITEMS(kernels, num_kernels);
   ls_runtime *runtime = ls_runtime_current();
   if (runtime == NULL) return ls_out_of_memory();

@@ -343,8 +343,7 @@ static void print_collections(printer *p) {
 }
 
 ls_status ls_graph_print(const ls_graph *graph, char **out_text) {
-  LS_REQUIRE_OUT(out_text);
-  LS_REQUIRE(graph);
+  LS_REQUIRE_OUT(out_text, graph);
   graph = ls_graph_resolve((ls_graph *)(uintptr_t)graph);
   if (graph->kind == LS_GRAPH_EAGER)
     return ls_failed_precondition(

@@ -319,8 +319,7 @@ bool ls_in_strategy_scope(void) {
 ls_status ls_creator_create(const ls_creator *creator,
                             const ls_variable_options *options,
                             ls_variable **out_variable) {
-  LS_REQUIRE_OUT(out_variable);
-  LS_REQUIRE(creator);
+  LS_REQUIRE_OUT(out_variable, creator);
   LS_RETURN_IF_ERROR(ls_scope_status());
   const ls_creator_entry *entry = creator->entry;
   if (entry == NULL) return create_plain(options, out_variable);
