@@ -78,9 +78,7 @@ static ls_status show_ranks(const ls_runtime *runtime, int64_t replicas) {
   const ls_communicator *ranks = cli_ranks();
   if (ranks == NULL) return ls_ok();
   const int32_t count = ranks->ranks;
-  CLI_OWN_MEMORY(int32_t, threads) =
-      cli_allocate((size_t)count * sizeof(*threads));
-  if (threads == NULL) return ls_out_of_memory();
+  CLI_OWN_ARRAY_OR_RETURN(int32_t, threads, (size_t)count);
   threads[ranks->rank] = ls_runtime_threads(runtime);
   LS_RETURN_IF_ERROR(cli_ranks_gather(threads, sizeof(*threads)));
   if (!cli_leads()) return ls_ok();
@@ -125,8 +123,7 @@ static ls_status show_with_pod(ls_runtime *runtime, const devices_flags *flags,
         &(ls_mirrored_options){.num_replicas = LS_SOME(flags->replicas)},
         &strategy));
     count = (size_t)ls_strategy_num_replicas(strategy);
-    devices = cli_allocate(count * sizeof(*devices));
-    if (devices == NULL) return ls_out_of_memory();
+    CLI_SET_ARRAY_OR_RETURN(devices, count);
     LS_RETURN_IF_ERROR(
         ls_strategy_worker_devices(strategy, devices, count, &count));
   }

@@ -68,6 +68,16 @@ static inline void cli_owned_memory_end(void *place) {
 #define CLI_OWN_ARRAY_OR_RETURN(Type, name, count)                             \
   CLI_OWN_MEMORY(Type, name) = cli_allocate((count) * sizeof(Type));           \
   if (name == NULL) return ls_out_of_memory()
+// Declares `Type *name`, `count` zeroed items that nobody owns yet.
+#define CLI_NEW_ARRAY_OR_RETURN(Type, name, count)                             \
+  Type *name = cli_allocate((count) * sizeof(Type));                           \
+  if (name == NULL) return ls_out_of_memory()
+// Sets `place`, such as a field, to `count` zeroed items.
+#define CLI_SET_ARRAY_OR_RETURN(place, count)                                  \
+  do {                                                                         \
+    (place) = cli_allocate((count) * sizeof(*(place)));                        \
+    if ((place) == NULL) return ls_out_of_memory();                            \
+  } while (0)
 
 CLI_OWNED_POINTER(FILE, fclose)
 CLI_OWNED_POINTER(ls_array, ls_array_release)

@@ -243,8 +243,7 @@ static ls_status open_trial(const simulate *self, int64_t seed, size_t faults,
   uint64_t random = (uint64_t)seed * UINT64_C(0xD1B54A32D192ED03);
   *t = (trial){
       .self = self, .seed = seed, .num_faults = faults, .restarts = "0"};
-  t->faults = cli_allocate(faults * sizeof(*t->faults));
-  if (t->faults == NULL) return ls_out_of_memory();
+  CLI_SET_ARRAY_OR_RETURN(t->faults, faults);
   for (size_t i = 0; i < faults; ++i)
     t->faults[i] = draw_fault(&random, self->events);
   return ls_simulation_create(&(ls_simulation_options){.seed = (uint64_t)seed,

@@ -110,8 +110,7 @@ static ls_status find_segments(verifying *v) {
   LS_RETURN_IF_ERROR(cli_read_text(folder, "metrics.jsonl", &text, NULL));
   LS_RETURN_IF_ERROR(
       cli_find_first_step(folder, v->replaying.estimator != NULL, &v->first));
-  v->segments = cli_allocate((count + 1) * sizeof(segment));
-  if (v->segments == NULL) return ls_out_of_memory();
+  CLI_SET_ARRAY_OR_RETURN(v->segments, count + 1);
   bool begins = v->first == 0;
   v->last = v->first;
   for (size_t i = 0; i < count; ++i) {

@@ -76,8 +76,7 @@ ls_status cli_augment(const ls_train_config *config, ls_dataset **train) {
     return ls_unimplemented("--crop is not for classes of pixels, as '%s' has: "
                             "pixels from beyond the edge have none",
                             config->data);
-  augmentation *self = cli_allocate(sizeof(*self));
-  if (self == NULL) return ls_out_of_memory();
+  CLI_NEW_ARRAY_OR_RETURN(augmentation, self, 1);
   *self = (augmentation){config->crop, config->flip, pixels};
   *train = ls_dataset_map(
       *train, &(ls_map_options){

@@ -56,16 +56,14 @@ static size_t find_name(const cli_class_list *list, ls_bytes name,
 static ls_status insert_name(cli_class_list *list, size_t at, ls_bytes name) {
   if (list->count == list->capacity) {
     const size_t capacity = list->capacity > 0 ? 2 * list->capacity : 16;
-    char **names = cli_allocate(capacity * sizeof(*names));
-    if (names == NULL) return ls_out_of_memory();
+    CLI_NEW_ARRAY_OR_RETURN(char *, names, capacity);
     if (list->count > 0)
       memcpy(names, list->names, list->count * sizeof(*names));
     cli_release(list->names);
     list->names = names;
     list->capacity = capacity;
   }
-  char *copy = cli_allocate(name.size + 1);
-  if (copy == NULL) return ls_out_of_memory();
+  CLI_NEW_ARRAY_OR_RETURN(char, copy, name.size + 1);
   memcpy(copy, name.data, name.size);
   memmove(list->names + at + 1, list->names + at,
           (list->count++ - at) * sizeof(*list->names));

@@ -181,8 +181,7 @@ static ls_status add_texts(cli_classes *classes, const char *column,
   const char *before =
       classes->found_categories != NULL ? classes->found_categories : "";
   const size_t size = strlen(before) + strlen(column) + strlen(texts) + 4;
-  char *all = cli_allocate(size);
-  if (all == NULL) return ls_out_of_memory();
+  CLI_NEW_ARRAY_OR_RETURN(char, all, size);
   snprintf(all, size, "%s%s\n%s\n\n", before, column, texts);
   cli_release(classes->found_categories);
   classes->categories = classes->found_categories = all;

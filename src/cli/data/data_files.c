@@ -82,8 +82,7 @@ ls_status cli_files_open(const char *text, cli_files *out) {
 ls_status cli_files_open_list(const char *const *paths, size_t count,
                               cli_files *out) {
   *out = (cli_files){.text = paths[0], .count = count};
-  out->paths = cli_allocate(count * sizeof(*out->paths));
-  if (out->paths == NULL) return ls_out_of_memory();
+  CLI_SET_ARRAY_OR_RETURN(out->paths, count);
   memcpy(out->paths, paths, count * sizeof(*paths));
   return find_first(out);
 }

@@ -219,8 +219,7 @@ static ls_status count_names(const char *folder, ls_array *names,
   for (int32_t i = 0; i <= largest; ++i)
     at += sprintf(at, "%s%d", i > 0 ? "\n" : "", (int)i);
   const size_t size = (size_t)(at - text) + 1;
-  char *kept = cli_allocate(size);
-  if (kept == NULL) return ls_out_of_memory();
+  CLI_NEW_ARRAY_OR_RETURN(char, kept, size);
   memcpy(kept, text, size);
   return cli_classes_keep(kept, folder, classes);
 }
@@ -281,8 +280,7 @@ static ls_status open_masked(const char *folder, const char *classes,
     LS_RETURN_IF_ERROR(check_masks(folder, names));
   LS_RETURN_IF_ERROR(find_names(classes, folder, names, request));
   LS_RETURN_IF_ERROR(check_model(folder, type, labels));
-  masked_folder *self = cli_allocate(sizeof(*self));
-  if (self == NULL) return ls_out_of_memory();
+  CLI_NEW_ARRAY_OR_RETURN(masked_folder, self, 1);
   *self = (masked_folder){.classes = type != NULL ? type->num_classes : 256,
                           .has_void = type != NULL &&
                                       ls_model_type_task(type)->has_void,

@@ -147,9 +147,8 @@ static ls_status classify_test(const ls_train_config *config,
                             "%d",
                             (long long)type->num_classes, MOST_CLASSES);
   out->num_classes = type->num_classes;
-  out->counts = cli_allocate((size_t)(type->num_classes * type->num_classes) *
-                             sizeof(*out->counts));
-  if (out->counts == NULL) return ls_out_of_memory();
+  CLI_SET_ARRAY_OR_RETURN(out->counts,
+                          (size_t)(type->num_classes * type->num_classes));
   LS_RETURN_IF_ERROR(copy_names(config, out));
   LS_RETURN_IF_ERROR(open_classifier(config, type, folder, &self));
   const int64_t per_row = ls_shape_num_elements(type->label_shape);

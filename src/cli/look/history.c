@@ -306,8 +306,7 @@ void cli_history_close(cli_history *history) {
 ls_status cli_histories_read(const char *const *folders, size_t count,
                              cli_histories *out) {
   *out = (cli_histories){0};
-  out->items = cli_allocate(count * sizeof(*out->items));
-  if (out->items == NULL) return ls_out_of_memory();
+  CLI_SET_ARRAY_OR_RETURN(out->items, count);
   for (; out->count < count; ++out->count) {
     cli_history *history = &out->items[out->count];
     const ls_status status = cli_history_read(folders[out->count], history);

@@ -360,9 +360,7 @@ ls_status cli_layers_open(const cli_step *step, const ls_graph *replica,
   LS_RETURN_IF_ERROR(cli_list_variables(&step->model, replica, &variables,
                                         &num_variables, &num_slots));
   // Each op, variable and instruction adds one layer at most.
-  layers.items = cli_allocate((f.count + num_variables + count + 1) *
-                              sizeof(*layers.items));
-  if (layers.items == NULL) return ls_out_of_memory();
+  CLI_SET_ARRAY_OR_RETURN(layers.items, f.count + num_variables + count + 1);
   add_ops(&f, &layers);
   add_variables(&f, variables, num_variables, num_slots, &layers);
   add_work(&f, ls_function_graph(step->function), list, count, &layers);

@@ -31,8 +31,7 @@ static ls_status add_curve(cli_panels *panels, const cli_series *series,
     if (panels->count == CLI_MOST_SERIES) return ls_ok();
     panel = &panels->items[panels->count++];
     snprintf(panel->name, sizeof(panel->name), "%s", name);
-    panel->curves = cli_allocate(most * sizeof(*panel->curves));
-    if (panel->curves == NULL) return ls_out_of_memory();
+    CLI_SET_ARRAY_OR_RETURN(panel->curves, most);
   }
   const size_t index = panels->compares ? run : panel->num_curves;
   panel->curves[panel->num_curves++] =
@@ -73,8 +72,7 @@ ls_status cli_panels_make(const cli_histories *histories, const cli_words *only,
                           cli_panels *out) {
   *out = (cli_panels){.steps = {NAN, NAN}, .compares = histories->count > 1};
   LS_RETURN_IF_ERROR(check_patterns(histories, only));
-  out->items = cli_allocate(CLI_MOST_SERIES * sizeof(*out->items));
-  if (out->items == NULL) return ls_out_of_memory();
+  CLI_SET_ARRAY_OR_RETURN(out->items, CLI_MOST_SERIES);
   const size_t most = histories->count > 1 ? histories->count : 2;
   for (size_t r = 0; r < histories->count; ++r) {
     const cli_history *history = &histories->items[r];

@@ -37,8 +37,7 @@ static double measure_file(const char *folder, const char *name) {
 static ls_status read_saves(const char *folder, cli_saves *out) {
   out->model_bytes = measure_file(folder, "model.safetensors");
   LS_RETURN_IF_ERROR(cli_checkpoint_steps(folder, &out->steps, &out->count));
-  out->bytes = cli_allocate(out->count * sizeof(*out->bytes));
-  if (out->bytes == NULL) return ls_out_of_memory();
+  CLI_SET_ARRAY_OR_RETURN(out->bytes, out->count);
   for (size_t i = 0; i < out->count; ++i) {
     static const char *const ends[] = {"safetensors", "json"};
     for (int k = 0; k < 2; ++k) {
@@ -78,9 +77,8 @@ static ls_status read_folders(void *user) {
   LS_RETURN_IF_ERROR(
       cli_histories_read(flags->folders, flags->num_folders, &data->runs));
   const size_t count = data->runs.count;
-  data->saves = cli_allocate(count * sizeof(*data->saves));
-  data->classes = cli_allocate(count * sizeof(*data->classes));
-  if (data->saves == NULL || data->classes == NULL) return ls_out_of_memory();
+  CLI_SET_ARRAY_OR_RETURN(data->saves, count);
+  CLI_SET_ARRAY_OR_RETURN(data->classes, count);
   for (size_t i = 0; i < count; ++i)
     LS_RETURN_IF_ERROR(read_saves(flags->folders[i], &data->saves[i]));
   return ls_ok();

@@ -40,8 +40,7 @@ struct cli_batcher {
 
 ls_status cli_batcher_create(const cli_limits *limits, cli_batcher **out) {
   *out = NULL;
-  cli_batcher *self = cli_allocate(sizeof(*self));
-  if (self == NULL) return ls_out_of_memory();
+  CLI_NEW_ARRAY_OR_RETURN(cli_batcher, self, 1);
   self->limits = *limits;
   self->end = &self->first;
   self->parts = cli_allocate((size_t)limits->max_batch * sizeof(*self->parts));

@@ -69,8 +69,7 @@ static ls_status add_text(expander *e, const char *name, const value *given,
                           const char *texts, size_t size) {
   const char *end = texts + size;
   bool is_known = false;
-  CLI_OWN_MEMORY(char, text) = cli_allocate(given->size + 1);
-  if (text == NULL) return ls_out_of_memory();
+  CLI_OWN_ARRAY_OR_RETURN(char, text, given->size + 1);
   const cli_member member = {.value = given->at, .value_size = given->size};
   if (given->at[0] != '"' || !cli_json_copy(&member, text, given->size + 1))
     return ls_invalid_argument("instance %lld: column '%s' is %.*s, expected "

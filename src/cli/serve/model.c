@@ -133,9 +133,7 @@ static ls_status check_no_run(const char *folder) {
 
 static ls_status read_signatures(cli_served *out) {
   out->num_signatures = ls_serving_num_signatures(out->serving);
-  out->signatures =
-      cli_allocate((out->num_signatures + 1) * sizeof(*out->signatures));
-  if (out->signatures == NULL) return ls_out_of_memory();
+  CLI_SET_ARRAY_OR_RETURN(out->signatures, out->num_signatures + 1);
   for (size_t i = 0; i < out->num_signatures; ++i) {
     ls_serving_info info;
     LS_RETURN_IF_ERROR(ls_serving_signature_info(out->serving, i, &info));

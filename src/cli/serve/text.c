@@ -86,8 +86,7 @@ ls_status cli_text_parse(cli_served *model, const char *body, size_t size,
   if (model->language.decoder == NULL) return cli_language_refuse(model->name);
   CLI_OWN(cli_text, text) = cli_allocate(sizeof(*text));
   if (text == NULL) return ls_out_of_memory();
-  text->prompt = cli_allocate(size + 1);
-  if (text->prompt == NULL) return ls_out_of_memory();
+  CLI_SET_ARRAY_OR_RETURN(text->prompt, size + 1);
   text->model = model;
   text->drawing.temperature = 1;
   text->tokens = most_tokens < 200 ? most_tokens : 200;
