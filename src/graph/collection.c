@@ -31,8 +31,7 @@ ls_status ls_graph_add_to_collection(ls_graph *graph, const char *name,
   LS_REQUIRE(graph, name);
   collection *c = collection_find(graph, name);
   if (c == NULL) {
-    c = ls_new(graph->allocator, collection);
-    if (c == NULL) return ls_out_of_memory();
+    LS_SET_ARRAY_OR_RETURN(graph->allocator, collection, c, 1);
     if (!ls_map_insert_text(&graph->collections, name, c)) {
       ls_release(graph->allocator, c);
       return ls_out_of_memory();

@@ -159,8 +159,7 @@ ls_status ls_graph_name_scope(ls_graph *graph, const ls_name_scope *parent,
   const size_t size = make_key(&key, parent, text, strlen(text));
   ls_name_scope *scope = ls_map_find(&graph->scopes, &key, size);
   if (scope == NULL) {
-    scope = ls_arena_new(&graph->names_arena, ls_name_scope);
-    if (scope == NULL) return ls_out_of_memory();
+    LS_ARENA_SET_OR_RETURN(&graph->names_arena, ls_name_scope, scope, 1);
     scope->parent = parent;
     scope->name = ls_arena_string(&graph->names_arena, text);
     if (scope->name == NULL ||
@@ -303,8 +302,7 @@ ls_status ls_op_attr(ls_op op, const char *name, const ls_attr **out_attr) {
 static ls_status check_attr(ls_arena *memory, ls_graph *graph,
                             const ls_node *node, const ls_attr *attr) {
   ls_node with = *node;
-  with.attrs = ls_arena_new_array(memory, ls_attr, node->num_attrs + 1);
-  if (with.attrs == NULL) return ls_out_of_memory();
+  LS_ARENA_SET_OR_RETURN(memory, ls_attr, with.attrs, node->num_attrs + 1);
   with.num_attrs = 0;
   for (uint32_t i = 0; i < node->num_attrs; ++i)
     if (strcmp(node->attrs[i].name, attr->name) != 0)

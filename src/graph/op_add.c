@@ -67,9 +67,8 @@ static ls_status import_inputs(addition *a) {
   a->refs = a->few_refs;
   a->in = a->few_in;
   if (spec->num_inputs > LS_COUNT_OF(a->few_refs)) {
-    a->refs = ls_arena_new_array(&a->memory, uint64_t, spec->num_inputs);
-    a->in = ls_arena_new_array(&a->memory, ls_type, spec->num_inputs);
-    if (a->refs == NULL || a->in == NULL) return ls_out_of_memory();
+    LS_ARENA_SET_OR_RETURN(&a->memory, uint64_t, a->refs, spec->num_inputs);
+    LS_ARENA_SET_OR_RETURN(&a->memory, ls_type, a->in, spec->num_inputs);
   }
   for (size_t i = 0; i < spec->num_inputs; ++i) {
     const ls_tensor input = spec->inputs[i];

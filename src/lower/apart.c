@@ -282,8 +282,7 @@ static ls_status take_branches(ls_apart *a, ls_apart_level *l, ls_node *node) {
   ls_graph *to = l->c.to;
   uint64_t *refs[3], predicate = 0, other = 0, masks[2];
   for (size_t i = 0; i < 3; ++i) {
-    refs[i] = ls_arena_new_array(&a->memory, uint64_t, count + 1);
-    if (refs[i] == NULL) return ls_out_of_memory();
+    LS_ARENA_SET_OR_RETURN(&a->memory, uint64_t, refs[i], count + 1);
   }
   LS_RETURN_IF_ERROR(ls_copied(&l->c, node, node->inputs[0], &predicate));
   LS_RETURN_IF_ERROR(make_not(a, to, predicate, &other));
@@ -492,10 +491,9 @@ static ls_status take_loop(ls_apart *a, ls_apart_level *l, ls_node *node) {
                      .most = ls_node_int(node, LS_ATTR_ID_MAX_TRIPS)};
   uint64_t *refs[3];
   for (size_t i = 0; i < 3; ++i) {
-    refs[i] = ls_arena_new_array(&a->memory, uint64_t, FIRST_VALUE + p.count);
-    if (refs[i] == NULL) return ls_out_of_memory();
+    LS_ARENA_SET_OR_RETURN(&a->memory, uint64_t, refs[i],
+                           FIRST_VALUE + p.count);
   }
-  p.types = ls_arena_new_array(&a->memory, ls_type, FIRST_VALUE + p.count);
-  if (p.types == NULL) return ls_out_of_memory();
+  LS_ARENA_SET_OR_RETURN(&a->memory, ls_type, p.types, FIRST_VALUE + p.count);
   return fill_loop(a, &p, refs[0], refs[1], refs[2]);
 }

@@ -73,9 +73,8 @@ static ls_status sizes_on_all(ls_lower_scope *scope, const ls_node *node,
     return ls_unimplemented("%s in a loop, branch or call while replicas have "
                             "arguments of other shapes",
                             ls_node_info(node)->name);
-  *out_sizes =
-      ls_arena_new_array(&scope->to->arena, int64_t, (size_t)scope->replicas);
-  if (*out_sizes == NULL) return ls_out_of_memory();
+  LS_ARENA_SET_OR_RETURN(&scope->to->arena, int64_t, *out_sizes,
+                         (size_t)scope->replicas);
   for (int32_t r = 0; r < scope->replicas; ++r) {
     const ls_type type = operand_on(scope, node, input, r);
     if (axis < -1 || axis >= type.shape.rank)
@@ -167,8 +166,7 @@ ls_status ls_lower_own_entry(ls_lower_scope *scope, const int64_t *entries,
   ls_dtype dtype = LS_DTYPE_I32;
   for (int32_t r = 0; r < scope->replicas; ++r)
     if (entries[r] > INT32_MAX) dtype = LS_DTYPE_I64;
-  LS_RETURN_IF_ERROR(
-      ls_array_create(dtype, LS_SHAPE(scope->replicas), &array));
+  LS_RETURN_IF_ERROR(ls_array_create(dtype, LS_SHAPE(scope->replicas), &array));
   for (int32_t r = 0; r < scope->replicas; ++r)
     ls_array_set_i64(array, r, entries[r]);
   const ls_attr value = LS_OWN_A(VALUE, array), axis = LS_OWN_I(AXIS, 0);
@@ -187,8 +185,8 @@ static ls_status part_from(ls_lower_scope *scope, uint64_t x, int64_t axis,
   const ls_shape shape = ls_lowered_type(scope, x).shape;
   uint64_t inputs[LS_MAX_RANK + 1] = {x}, zero = 0;
   ls_size sizes[LS_MAX_RANK];
-  LS_RETURN_IF_ERROR(ls_lower_scalar(
-      scope, ls_lowered_type(scope, start).dtype, 0, origin, &zero));
+  LS_RETURN_IF_ERROR(ls_lower_scalar(scope, ls_lowered_type(scope, start).dtype,
+                                     0, origin, &zero));
   for (int32_t i = 0; i < shape.rank; ++i) {
     inputs[i + 1] = i == axis ? start : zero;
     sizes[i] = (ls_size){LS_SIZE_CONSTANT, i == axis ? size : shape.dim[i]};

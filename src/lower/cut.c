@@ -88,8 +88,7 @@ static ls_status cut_graph_init(ls_cut_graph *g, const ls_cut_request *request,
   *g = (ls_cut_graph){
       .request = request, .memory = memory, .from = from, .to = to};
   size_t count = 0;
-  g->first = ls_arena_new_array(memory, size_t, from->num_nodes + 1);
-  if (g->first == NULL) return ls_out_of_memory();
+  LS_ARENA_SET_OR_RETURN(memory, size_t, g->first, from->num_nodes + 1);
   for (size_t i = 0; i < from->num_nodes; ++i) {
     g->first[i] = count;
     count += from->nodes[i]->num_outputs;

@@ -108,9 +108,8 @@ static ls_status sink_nodes(const ls_cut_graph *g) {
 
 ls_status ls_cut_plan(ls_cut_graph *g) {
   const ls_graph *from = g->from;
-  g->kind = ls_arena_new_array(g->memory, uint8_t, from->num_nodes + 1);
-  g->level = ls_arena_new_array(g->memory, uint32_t, from->num_nodes + 1);
-  if (g->kind == NULL || g->level == NULL) return ls_out_of_memory();
+  LS_ARENA_SET_OR_RETURN(g->memory, uint8_t, g->kind, from->num_nodes + 1);
+  LS_ARENA_SET_OR_RETURN(g->memory, uint32_t, g->level, from->num_nodes + 1);
   g->num_levels = 0;
   for (size_t i = 0; i < from->num_nodes; ++i) {
     const ls_node *node = from->nodes[i];

@@ -349,8 +349,8 @@ static ls_status list_round(ls_lower_flow *f, carrying *r) {
     LS_RETURN_IF_ERROR(ls_ref_list_push(&f->inputs, zero));
   }
   r->count = f->inputs.count + r->saved;
-  r->stacks = ls_arena_new_array(&scope->to->arena, ls_lower_stack *, r->count);
-  if (r->stacks == NULL) return ls_out_of_memory();
+  LS_ARENA_SET_OR_RETURN(&scope->to->arena, ls_lower_stack *, r->stacks,
+                         r->count);
   for (size_t i = 0; i < f->inputs.count; ++i)
     r->stacks[i] = ls_lower_stack_of(scope->all, scope->to, f->inputs.items[i]);
   for (size_t i = 0; i < r->saved; ++i) {

@@ -52,9 +52,8 @@ static ls_status stack_values(ls_lower_scope *scope, const ls_node *node,
     return ls_unimplemented("%s of %s: its rank must be below %d",
                             ls_node_info(node)->name,
                             LS_SHAPE_TEXT(type.dtype, type.shape), LS_MAX_RANK);
-  g->entries =
-      ls_arena_new_array(&scope->to->arena, int64_t, (size_t)g->replicas);
-  if (g->entries == NULL) return ls_out_of_memory();
+  LS_ARENA_SET_OR_RETURN(&scope->to->arena, int64_t, g->entries,
+                         (size_t)g->replicas);
   for (int32_t r = 0; r < g->replicas; ++r)
     g->entries[r] = 1;
   LS_RETURN_IF_ERROR(

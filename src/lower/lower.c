@@ -153,9 +153,8 @@ static ls_status add_sizes(ls_lower_scope *scope) {
   const ls_buckets *buckets = scope->all->buckets;
   ls_program *program = scope->all->program;
   if (buckets == NULL) return ls_ok();
-  program->padded =
-      ls_new_array(scope->all->allocator, uint32_t, buckets->num_padded);
-  if (program->padded == NULL) return ls_out_of_memory();
+  LS_SET_ARRAY_OR_RETURN(scope->all->allocator, uint32_t, program->padded,
+                         buckets->num_padded);
   for (size_t i = 0; i < buckets->num_feeds; ++i) {
     ls_tensor parameter;
     if (buckets->padded[i] == 0) continue;
@@ -314,9 +313,8 @@ static ls_status lower_bucket(ls_backend *backend,
   LS_RETURN_IF_ERROR(ls_find_buckets(request, memory, &buckets));
   if (buckets.count == 0) return ls_ok();
   if (request->outputs != NULL) {
-    own.outputs =
-        ls_arena_new_array(memory, uint32_t, request->num_fetches + 1);
-    if (own.outputs == NULL) return ls_out_of_memory();
+    LS_ARENA_SET_OR_RETURN(memory, uint32_t, own.outputs,
+                           request->num_fetches + 1);
   }
   LS_RETURN_IF_ERROR(lower(backend, &own, &buckets, &made));
   if (request->outputs != NULL)

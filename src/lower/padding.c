@@ -141,11 +141,9 @@ ls_status ls_find_buckets(const ls_lower_request *request, ls_arena *memory,
   for (size_t i = 0; i < graph->num_nodes; ++i)
     count += is_bucketized(graph->nodes[i]);
   if (count == 0) return ls_ok();
-  out->items = ls_arena_new_array(memory, ls_bucket, count);
-  out->padded = ls_arena_new_array(memory, int64_t, request->num_feeds + 1);
-  out->sizes = ls_arena_new_array(memory, uint64_t, request->num_feeds + 1);
-  if (out->items == NULL || out->padded == NULL || out->sizes == NULL)
-    return ls_out_of_memory();
+  LS_ARENA_SET_OR_RETURN(memory, ls_bucket, out->items, count);
+  LS_ARENA_SET_OR_RETURN(memory, int64_t, out->padded, request->num_feeds + 1);
+  LS_ARENA_SET_OR_RETURN(memory, uint64_t, out->sizes, request->num_feeds + 1);
   for (size_t i = 0; i < graph->num_nodes; ++i)
     if (is_bucketized(graph->nodes[i]))
       LS_RETURN_IF_ERROR(buckets_add(request, graph->nodes[i], memory, out));

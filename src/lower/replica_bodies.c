@@ -45,8 +45,8 @@ static ls_status marks_of(ls_common_values *self, const ls_graph *graph,
   LS_ARENA_NEW_OR_RETURN(&self->memory, marks, made);
   made->graph = graph;
   size_t count = 0;
-  made->first = ls_arena_new_array(&self->memory, size_t, graph->num_nodes + 1);
-  if (made->first == NULL) return ls_out_of_memory();
+  LS_ARENA_SET_OR_RETURN(&self->memory, size_t, made->first,
+                         graph->num_nodes + 1);
   for (size_t i = 0; i < graph->num_nodes; ++i) {
     made->first[i] = count;
     count += graph->nodes[i]->num_outputs;
@@ -411,9 +411,8 @@ ls_status ls_lower_replicas_mark(ls_lower_replicas *self) {
   }
   ls_allocator *allocator = self->f->scope->all->allocator;
   for (size_t k = 1; k < self->num_classes; ++k) {
-    self->twins[k] =
-        ls_new_array(allocator, uint32_t, self->bodies[k].to->num_nodes + 1);
-    if (self->twins[k] == NULL) return ls_out_of_memory();
+    LS_SET_ARRAY_OR_RETURN(allocator, uint32_t, self->twins[k],
+                           self->bodies[k].to->num_nodes + 1);
   }
   return ls_mark_classes(self->f->regions, self->num_classes, self->twins);
 }

@@ -296,9 +296,8 @@ static ls_status lower_all(ls_lower_replicas *self) {
   ls_lower_flow *f = self->f;
   LS_RETURN_IF_ERROR(lower_bodies(self));
   const size_t num_results = self->bodies[0].to->num_results;
-  self->outputs = ls_new_array(f->scope->all->allocator, uint64_t,
-                               output_of(self, num_results) + 1);
-  if (self->outputs == NULL) return ls_out_of_memory();
+  LS_SET_ARRAY_OR_RETURN(f->scope->all->allocator, uint64_t, self->outputs,
+                         output_of(self, num_results) + 1);
   LS_RETURN_IF_ERROR(self->is_cut ? append_cut(self) : replicas_append(self));
   for (size_t i = 0; i < f->node->num_outputs; ++i) {
     const size_t at = self->place[i / self->replicas];

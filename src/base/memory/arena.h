@@ -52,6 +52,13 @@ void *ls_arena_allocate_array(ls_arena *arena, size_t count, size_t item_size);
 #define LS_ARENA_ARRAY_OR_RETURN(arena, Type, name, count)                     \
   Type *name = ls_arena_new_array(arena, Type, count);                         \
   LS_RETURN_IF_NO_MEMORY(name)
+// Sets `place`, such as a field, to `count` zeroed items, or returns
+// out-of-memory.
+#define LS_ARENA_SET_OR_RETURN(arena, Type, place, count)                      \
+  do {                                                                         \
+    (place) = ls_arena_new_array(arena, Type, count);                          \
+    LS_RETURN_IF_NO_MEMORY(place);                                             \
+  } while (0)
 
 // Copies into the arena; NULL without memory.
 void *ls_arena_copy(ls_arena *arena, const void *data, size_t size);

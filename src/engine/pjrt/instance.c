@@ -391,9 +391,8 @@ ls_status ls_pjrt_backend_create(ls_runtime *runtime,
   LS_OWN(ls_pjrt_backend, self) = made;
   LS_RETURN_IF_ERROR(ls_mutex_init(&self->arrivals_lock));
   LS_RETURN_IF_ERROR(ls_pjrt_client_init(&self->client, runtime));
-  self->launching =
-      ls_new_array(allocator, ls_mutex, (size_t)self->client.num_devices);
-  LS_RETURN_IF_NO_MEMORY(self->launching);
+  LS_SET_ARRAY_OR_RETURN(allocator, ls_mutex, self->launching,
+                         (size_t)self->client.num_devices);
   for (int32_t i = 0; i < self->client.num_devices; ++i)
     LS_RETURN_IF_ERROR(ls_mutex_init(&self->launching[i]));
   LS_RETURN_IF_ERROR(make_numerics_id(self));

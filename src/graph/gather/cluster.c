@@ -146,8 +146,7 @@ static ls_status cluster_list_results(body *b) {
   for (size_t i = 0; i < from->num_nodes; ++i)
     if (ls_cluster_at(b->c, i) == b->cluster)
       most += from->nodes[i]->num_outputs;
-  b->results = ls_arena_new_array(b->c->memory, uint64_t, most + 1);
-  if (b->results == NULL) return ls_out_of_memory();
+  LS_ARENA_SET_OR_RETURN(b->c->memory, uint64_t, b->results, most + 1);
   for (size_t i = 0; i < from->num_nodes; ++i) {
     ls_node *node = from->nodes[i];
     const ls_cluster *other = ls_cluster_at(b->c, i);
@@ -273,8 +272,7 @@ static ls_status cluster_make(body *b) {
   size_t most = 0;
   for (size_t i = 0; i < from->num_nodes; ++i)
     most += from->nodes[i]->num_outputs;
-  b->split = ls_arena_new_array(b->c->memory, uint64_t, most + 1);
-  if (b->split == NULL) return ls_out_of_memory();
+  LS_ARENA_SET_OR_RETURN(b->c->memory, uint64_t, b->split, most + 1);
   LS_RETURN_IF_ERROR(list_arguments(b, false));
   LS_RETURN_IF_ERROR(list_arguments(b, true));
   LS_RETURN_IF_ERROR(ls_find_host_steps(&b->inner));

@@ -35,11 +35,9 @@ static ls_status list_clusters(ls_copying *c) {
   size_t count = 0;
   for (size_t i = 0; i < c->from->num_nodes; ++i)
     count += c->from->nodes[i]->type == LS_OP_TPU_REPLICATE_METADATA;
-  c->level->clusters = ls_arena_new_array(c->memory, ls_cluster, count + 1);
-  c->level->cluster_of =
-      ls_arena_new_array(c->memory, uint32_t, c->from->num_nodes + 1);
-  if (c->level->clusters == NULL || c->level->cluster_of == NULL)
-    return ls_out_of_memory();
+  LS_ARENA_SET_OR_RETURN(c->memory, ls_cluster, c->level->clusters, count + 1);
+  LS_ARENA_SET_OR_RETURN(c->memory, uint32_t, c->level->cluster_of,
+                         c->from->num_nodes + 1);
   for (size_t i = 0; i < c->from->num_nodes; ++i) {
     ls_node *node = c->from->nodes[i];
     if (node->type != LS_OP_TPU_REPLICATE_METADATA) continue;

@@ -139,8 +139,7 @@ ls_status ls_gather_begin(ls_copying *c, ls_copying *outer, ls_graph *from,
                                         .missing = refuse_undeclared};
   ls_copying_init(c, outer, from, to, memory);
   c->policy = &policy;
-  c->level = ls_arena_new(memory, ls_gather_level);
-  if (c->level == NULL) return ls_out_of_memory();
+  LS_ARENA_SET_OR_RETURN(memory, ls_gather_level, c->level, 1);
   c->level->replica = -1;
   if (outer == NULL) return ls_ok();
   c->level->inside = outer->level->inside;

@@ -69,13 +69,12 @@ static void add_target(const ls_copying *c, uint64_t id, ls_gathered *out) {
 
 static ls_status translate(ls_copying *c, const ls_gather_request *request,
                            ls_gathered *out) {
-  out->fetches =
-      ls_arena_new_array(c->memory, uint64_t, request->num_fetches + 1);
-  out->feeds = ls_arena_new_array(c->memory, uint64_t, request->num_feeds + 1);
-  out->targets = ls_arena_new_array(
-      c->memory, ls_op, request->num_targets + c->from->num_nodes + 1);
-  if (out->fetches == NULL || out->feeds == NULL || out->targets == NULL)
-    return ls_out_of_memory();
+  LS_ARENA_SET_OR_RETURN(c->memory, uint64_t, out->fetches,
+                         request->num_fetches + 1);
+  LS_ARENA_SET_OR_RETURN(c->memory, uint64_t, out->feeds,
+                         request->num_feeds + 1);
+  LS_ARENA_SET_OR_RETURN(c->memory, ls_op, out->targets,
+                         request->num_targets + c->from->num_nodes + 1);
   for (size_t i = 0; i < request->num_fetches; ++i)
     LS_RETURN_IF_ERROR(
         ls_copied(c, NULL, request->fetches[i], &out->fetches[i]));

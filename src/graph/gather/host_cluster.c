@@ -84,10 +84,8 @@ ls_status ls_find_host_steps(ls_copying *c) {
   if (c->level->inside == NULL || c->level->inside->replicas == 1 ||
       c->level->replica >= 0)
     return ls_ok();
-  c->level->steps = ls_arena_new_array(c->memory, ls_host_step, count + 1);
-  c->level->step_of = ls_arena_new_array(c->memory, uint32_t, count + 1);
-  if (c->level->steps == NULL || c->level->step_of == NULL)
-    return ls_out_of_memory();
+  LS_ARENA_SET_OR_RETURN(c->memory, ls_host_step, c->level->steps, count + 1);
+  LS_ARENA_SET_OR_RETURN(c->memory, uint32_t, c->level->step_of, count + 1);
   for (size_t i = 0; i < count; ++i) {
     const char *name = outside_of(c, i);
     if (name != NULL && c->level->step_of[i] == 0 &&
@@ -107,9 +105,8 @@ static ls_status host_cluster_list_values(host_step *h) {
   size_t most = from->num_results;
   for (size_t i = 0; i < from->num_nodes; ++i)
     most += from->nodes[i]->num_inputs;
-  h->args = ls_arena_new_array(h->around->memory, uint64_t, most + 1);
-  h->results = ls_arena_new_array(h->around->memory, uint64_t, most + 1);
-  if (h->args == NULL || h->results == NULL) return ls_out_of_memory();
+  LS_ARENA_SET_OR_RETURN(h->around->memory, uint64_t, h->args, most + 1);
+  LS_ARENA_SET_OR_RETURN(h->around->memory, uint64_t, h->results, most + 1);
   for (size_t i = h->step->first; i < from->num_nodes; ++i) {
     const ls_node *node = from->nodes[i];
     const bool inside = is_mine(h, i);
@@ -166,10 +163,10 @@ static ls_status copy_for(host_step *h, size_t replica) {
 static ls_status make_body(host_step *h) {
   const size_t replicas = h->around->level->inside->replicas;
   ls_arena *memory = h->around->memory;
-  h->parameters =
-      ls_arena_new_array(memory, uint64_t, h->num_args * replicas + 1);
-  h->made = ls_arena_new_array(memory, uint64_t, h->num_results * replicas + 1);
-  if (h->parameters == NULL || h->made == NULL) return ls_out_of_memory();
+  LS_ARENA_SET_OR_RETURN(memory, uint64_t, h->parameters,
+                         h->num_args * replicas + 1);
+  LS_ARENA_SET_OR_RETURN(memory, uint64_t, h->made,
+                         h->num_results * replicas + 1);
   for (size_t a = 0; a < h->num_args; ++a)
     for (size_t r = 0; r < replicas; ++r) {
       ls_tensor made;

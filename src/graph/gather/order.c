@@ -127,8 +127,7 @@ ls_status ls_copy_level(ls_copying *c, const ls_gather_request *request) {
   LS_RETURN_IF_ERROR(ls_find_needed(c, request));
   LS_RETURN_IF_ERROR(ls_check_clusters(c));
   LS_RETURN_IF_ERROR(ls_find_host_steps(c));
-  c->level->done = ls_arena_new_array(c->memory, bool, count + 1);
-  if (c->level->done == NULL) return ls_out_of_memory();
+  LS_ARENA_SET_OR_RETURN(c->memory, bool, c->level->done, count + 1);
   // After a cluster, tries the ops that waited for it again.
   for (size_t i = 0, waiting = SIZE_MAX; i < count || waiting < count;) {
     if (i == count) return circular_order(c, waiting);

@@ -296,8 +296,7 @@ ls_status infer_host(ls_infer *infer) {
       kernel->as.kernel->infer(object, in, infer->num_in, out, &count));
   if (count > FEW) {
     const size_t wanted = count;
-    out = ls_arena_new_array(infer->arena, ls_type, wanted);
-    if (out == NULL) return ls_out_of_memory();
+    LS_ARENA_SET_OR_RETURN(infer->arena, ls_type, out, wanted);
     LS_RETURN_IF_ERROR(
         kernel->as.kernel->infer(object, in, infer->num_in, out, &count));
     if (count != wanted)

@@ -31,8 +31,7 @@ static ls_status read_groups(const ls_replica_groups *groups, group_list *out) {
     return ls_invalid_argument(
         "the members of %zu groups are at NULL: list %zu replicas",
         groups->count, replicas);
-  out->members = ls_new_array(out->allocator, int64_t, replicas);
-  LS_RETURN_IF_NO_MEMORY(out->members);
+  LS_SET_ARRAY_OR_RETURN(out->allocator, int64_t, out->members, replicas);
   LS_OWN_ARRAY_OR_RETURN(out->allocator, bool, seen, replicas);
   out->size = groups->size;
   out->count = replicas;

@@ -168,8 +168,8 @@ ls_status ls_variable_set_slice(ls_variable *variable,
     LS_RETURN_IF_ERROR(ls_variable_set_slice(variable->components[i], slice));
   if (variable->num_components > 0) return ls_ok();
   if (variable->slice == NULL)
-    variable->slice = ls_new(variable->allocator, ls_slice_info);
-  if (variable->slice == NULL) return ls_out_of_memory();
+    LS_SET_ARRAY_OR_RETURN(variable->allocator, ls_slice_info, variable->slice,
+                           1);
   *variable->slice = *slice;
   return ls_ok();
 }

@@ -249,13 +249,11 @@ static ls_status bind_arguments(ls_cpu_batched *self,
   ls_arena *temp = &self->compiler->temp;
   const ls_cpu_region *region = self->region;
   const uint32_t replicas = (uint32_t)self->compiler->share.replicas;
-  self->parts = ls_arena_new_array(temp, uint32_t *, region->num_split);
-  self->is_concatenated = ls_arena_new_array(temp, bool, region->num_arguments);
-  if (self->parts == NULL || self->is_concatenated == NULL)
-    return ls_out_of_memory();
+  LS_ARENA_SET_OR_RETURN(temp, uint32_t *, self->parts, region->num_split);
+  LS_ARENA_SET_OR_RETURN(temp, bool, self->is_concatenated,
+                         region->num_arguments);
   for (uint32_t s = 0; s < region->num_split; ++s) {
-    self->parts[s] = ls_arena_new_array(temp, uint32_t, self->lanes);
-    if (self->parts[s] == NULL) return ls_out_of_memory();
+    LS_ARENA_SET_OR_RETURN(temp, uint32_t, self->parts[s], self->lanes);
     for (uint32_t r = 0; r < self->lanes; ++r)
       self->parts[s][r] = ls_cpu_storage_of(
           self->compiler, outer,

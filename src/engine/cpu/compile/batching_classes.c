@@ -93,11 +93,9 @@ static ls_status init_class(ls_cpu_classes *classes, uint32_t k) {
   self->lanes = classes->count > 1 && are_alike(classes->region, body->graph)
                     ? 1
                     : self->replicas;
-  self->varies = ls_arena_new_array(temp, bool, count);
-  self->is_merged = ls_arena_new_array(temp, bool, count);
-  self->needs = ls_arena_new_array(temp, bool, count);
-  if (self->varies == NULL || self->is_merged == NULL || self->needs == NULL)
-    return ls_out_of_memory();
+  LS_ARENA_SET_OR_RETURN(temp, bool, self->varies, count);
+  LS_ARENA_SET_OR_RETURN(temp, bool, self->is_merged, count);
+  LS_ARENA_SET_OR_RETURN(temp, bool, self->needs, count);
   mark_varying(self);
   return ls_ok();
 }
@@ -153,8 +151,7 @@ static ls_status find_merges(ls_cpu_classes *self) {
     return ls_out_of_memory();
   for (uint32_t k = 0; k < self->count; ++k) {
     const ls_graph *graph = self->items[k].graph;
-    uses[k] = ls_arena_new_array(temp, uint32_t, graph->num_nodes);
-    if (uses[k] == NULL) return ls_out_of_memory();
+    LS_ARENA_SET_OR_RETURN(temp, uint32_t, uses[k], graph->num_nodes);
     count_uses(graph, uses[k]);
   }
   for (uint32_t m = 0; m < merges; ++m)

@@ -43,9 +43,8 @@ static ls_status init_body(ls_cpu_compiler *compiler, ls_cpu_region *self,
   ls_arena *temp = &compiler->temp;
   ls_cpu_body *body = &self->bodies[k];
   ls_graph *graph = body->graph = self->op->regions[k];
-  body->twins = ls_arena_new_array(temp, uint32_t, graph->num_nodes);
-  body->merges = ls_arena_new_array(temp, const ls_node *, graph->num_nodes);
-  if (body->twins == NULL || body->merges == NULL) return ls_out_of_memory();
+  LS_ARENA_SET_OR_RETURN(temp, uint32_t, body->twins, graph->num_nodes);
+  LS_ARENA_SET_OR_RETURN(temp, const ls_node *, body->merges, graph->num_nodes);
   if (k > 0)
     LS_RETURN_IF_ERROR(
         ls_find_twins(self->bodies[0].graph, graph, body->twins));

@@ -212,9 +212,8 @@ static ls_status make_sites(ls_instance *self) {
   const ls_executable *executable = self->executable;
   if (executable->num_sites == 0) return ls_ok();
   if (self->sites == NULL)
-    self->sites =
-        ls_new_array(self->allocator, ls_cpu_site, executable->num_sites);
-  if (self->sites == NULL) return ls_out_of_memory();
+    LS_SET_ARRAY_OR_RETURN(self->allocator, ls_cpu_site, self->sites,
+                           executable->num_sites);
   for (uint32_t k = 0; k < executable->num_sites; ++k)
     LS_RETURN_IF_ERROR(make_site(self, executable->sites[k], &self->sites[k]));
   return ls_ok();

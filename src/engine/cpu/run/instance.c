@@ -82,8 +82,8 @@ static ls_status make_workers(ls_instance *self) {
   const ls_executable *executable = self->executable;
   ls_allocator *allocator = self->allocator;
   const int count = num_workers(executable);
-  self->workers = ls_new_array(allocator, ls_cpu_worker, (size_t)count);
-  if (self->workers == NULL) return ls_out_of_memory();
+  LS_SET_ARRAY_OR_RETURN(allocator, ls_cpu_worker, self->workers,
+                         (size_t)count);
   self->num_workers = count;
   for (int i = 0; i < count; ++i) {
     ls_cpu_worker *worker = &self->workers[i];
@@ -97,8 +97,7 @@ static ls_status make_workers(ls_instance *self) {
         worker->adds == NULL)
       return ls_out_of_memory();
     if (!ls_runtime_finds_nan(executable->backend->runtime)) continue;
-    worker->numbers = ls_new(allocator, ls_cpu_numbers);
-    if (worker->numbers == NULL) return ls_out_of_memory();
+    LS_SET_ARRAY_OR_RETURN(allocator, ls_cpu_numbers, worker->numbers, 1);
   }
   return ls_ok();
 }

@@ -330,9 +330,8 @@ static ls_status make_flight(ls_instance *self, const ls_cpu_sums *sums) {
 
 ls_status ls_cpu_flights_make(ls_instance *self) {
   const ls_executable *executable = self->executable;
-  self->flights =
-      ls_new_array(self->allocator, ls_cpu_flight, executable->num_sums);
-  if (self->flights == NULL) return ls_out_of_memory();
+  LS_SET_ARRAY_OR_RETURN(self->allocator, ls_cpu_flight, self->flights,
+                         executable->num_sums);
   for (size_t i = 0; i < executable->num_instructions; ++i) {
     const ls_cpu_instruction *at = &executable->instructions[i];
     const ls_cpu_sums *sums = NULL;

@@ -10,8 +10,7 @@ ls_status ls_cpu_stacks_init(ls_cpu_stacks *self, ls_allocator *allocator,
   size_t count = 0;
   if (__builtin_mul_overflow(num_streams, num_sites, &count))
     return ls_out_of_memory();
-  self->pools = ls_new_array(allocator, ls_cpu_stack_pool, count);
-  if (self->pools == NULL) return ls_out_of_memory();
+  LS_SET_ARRAY_OR_RETURN(allocator, ls_cpu_stack_pool, self->pools, count);
   self->num_pools = count;
   for (size_t i = 0; i < count; ++i)
     self->pools[i].empty.number = (uint32_t)(i % num_sites);
