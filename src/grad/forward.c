@@ -419,10 +419,8 @@ static bool is_node_same(const ls_forward *f, const ls_node *node) {
 static ls_status init_loop(ls_forward *f) {
   f->recompute = false;
   f->in_loop = true;
-  f->loop = ls_arena_new(f->arena, ls_forward_loop);
-  if (f->loop == NULL) return ls_out_of_memory();
-  f->loop->same = ls_arena_new_array(f->arena, bool, f->num_nodes);
-  if (f->loop->same == NULL) return ls_out_of_memory();
+  LS_ARENA_SET_OR_RETURN(f->arena, ls_forward_loop, f->loop, 1);
+  LS_ARENA_SET_OR_RETURN(f->arena, bool, f->loop->same, f->num_nodes);
   for (size_t i = 0; i < f->num_nodes; ++i)
     f->loop->same[i] = is_node_same(f, f->graph->nodes[i]);
   return ls_ok();

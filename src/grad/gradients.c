@@ -90,8 +90,7 @@ static ls_status list_spans(request *r) {
   for (; around != NULL && around->kind != LS_GRAPH_EAGER;
        around = around->parent)
     ++count;
-  r->spans = ls_arena_new_array(&r->arena, ls_gradient_span, count);
-  if (r->spans == NULL) return ls_out_of_memory();
+  LS_ARENA_SET_OR_RETURN(&r->arena, ls_gradient_span, r->spans, count);
   ls_graph *graph = r->graph;
   for (size_t i = count; i > 0; --i, graph = graph->parent)
     r->spans[i - 1].graph = graph;
@@ -119,10 +118,9 @@ static void close_spans(request *r) {
 }
 
 static ls_status list_goals(request *r) {
-  r->goals = ls_arena_new_array(&r->arena, ls_gradient_goal, r->num_xs);
-  r->stops =
-      ls_arena_new_array(&r->arena, ls_op, r->options.num_stop_gradients);
-  if (r->goals == NULL || r->stops == NULL) return ls_out_of_memory();
+  LS_ARENA_SET_OR_RETURN(&r->arena, ls_gradient_goal, r->goals, r->num_xs);
+  LS_ARENA_SET_OR_RETURN(&r->arena, ls_op, r->stops,
+                         r->options.num_stop_gradients);
   for (size_t i = 0; i < r->num_xs; ++i) {
     r->goals[i].variable = ls_nest_as_variable(r->xs[i]);
     if (r->goals[i].variable == NULL)
@@ -144,8 +142,7 @@ static ls_status list_goals(request *r) {
 // Checks the ys that are tensors. Variables among the ys are read later, inside
 // the name scope.
 static ls_status check_ys(request *r) {
-  r->y_values = ls_arena_new_array(&r->arena, ls_tensor, r->num_ys);
-  if (r->y_values == NULL) return ls_out_of_memory();
+  LS_ARENA_SET_OR_RETURN(&r->arena, ls_tensor, r->y_values, r->num_ys);
   for (size_t i = 0; i < r->num_ys; ++i)
     if (ls_nest_as_variable(r->ys[i]) == NULL)
       LS_RETURN_IF_ERROR(take_tensor(r, r->ys[i], "y", i, &r->y_values[i]));

@@ -31,9 +31,8 @@ ls_status ls_gradient_walk_inner(const ls_gradient *g,
 // op's results.
 static ls_status walk_from_results(ls_gradient *g, ls_gradient_inner *inner) {
   const ls_graph *graph = inner->forward->graph;
-  inner->seeds = ls_arena_new_array(g->walk->context->arena, ls_gradient_seed,
-                                    g->num_outputs);
-  if (inner->seeds == NULL) return ls_out_of_memory();
+  LS_ARENA_SET_OR_RETURN(g->walk->context->arena, ls_gradient_seed,
+                         inner->seeds, g->num_outputs);
   for (size_t i = 0; i < g->num_outputs; ++i)
     if (g->dout[i].ref != 0)
       inner->seeds[inner->num_seeds++] = (ls_gradient_seed){
@@ -52,9 +51,8 @@ ls_status gradient_call(ls_gradient *g) {
   if (body.forward == NULL) return ls_out_of_memory();
   LS_RETURN_IF_ERROR(ls_gradient_walk_variables(g->walk, g->node, &variables,
                                                 &sources, &num_variables));
-  body.goals = ls_arena_new_array(g->walk->context->arena, ls_gradient_goal,
-                                  g->num_inputs + num_variables);
-  if (body.goals == NULL) return ls_out_of_memory();
+  LS_ARENA_SET_OR_RETURN(g->walk->context->arena, ls_gradient_goal, body.goals,
+                         g->num_inputs + num_variables);
   for (size_t i = 0; i < g->num_inputs; ++i)
     if (g->wanted[i])
       body.goals[num_tensors++].tensor = ls_gradient_parameter(body.forward, i);
@@ -92,9 +90,8 @@ static ls_status rules_flow_list_results(ls_gradient *g, branches *all) {
   LS_RETURN_IF_ERROR(ls_gradient_walk_variables(g->walk, g->node, &variables,
                                                 &sources, &num_variables));
   all->g = g;
-  all->results = ls_arena_new_array(g->walk->context->arena, branch_result,
-                                    g->num_inputs + num_variables);
-  if (all->results == NULL) return ls_out_of_memory();
+  LS_ARENA_SET_OR_RETURN(g->walk->context->arena, branch_result, all->results,
+                         g->num_inputs + num_variables);
   for (size_t i = 1; i < g->num_inputs; ++i)
     if (g->wanted[i])
       all->results[all->num_results++] = (branch_result){.input = i};

@@ -175,12 +175,10 @@ static ls_status look_around(loop *l, ls_gradient *g) {
   l->num_saved = l->body->num_results - l->num_carried;
   l->first_capture = ls_node_captures(g->node, 1);
   l->words = l->num_carried / 64 + 1;
-  l->sources =
-      ls_arena_new_array(arena, uint64_t, (l->body->num_nodes + 1) * l->words);
-  l->turning = ls_arena_new_array(arena, uint64_t, l->words);
-  l->useful = ls_arena_new_array(arena, uint64_t, l->words);
-  if (l->sources == NULL || l->turning == NULL || l->useful == NULL)
-    return ls_out_of_memory();
+  LS_ARENA_SET_OR_RETURN(arena, uint64_t, l->sources,
+                         (l->body->num_nodes + 1) * l->words);
+  LS_ARENA_SET_OR_RETURN(arena, uint64_t, l->turning, l->words);
+  LS_ARENA_SET_OR_RETURN(arena, uint64_t, l->useful, l->words);
   find_sources(l);
   find_useful(l);
   find_turning(l);
@@ -242,9 +240,8 @@ static ls_tensor turning_gradient(const loop *l, size_t number) {
 
 static ls_status list_seeds(loop *l) {
   ls_gradient_inner *walk = &l->walk;
-  walk->seeds = ls_arena_new_array(l->g->walk->context->arena, ls_gradient_seed,
-                                   l->num_carried + l->num_saved);
-  if (walk->seeds == NULL) return ls_out_of_memory();
+  LS_ARENA_SET_OR_RETURN(l->g->walk->context->arena, ls_gradient_seed,
+                         walk->seeds, l->num_carried + l->num_saved);
   size_t number = 0;
   for (size_t i = 0; i < l->num_carried; ++i)
     if (rules_loop_has(l->turning, i))
@@ -270,11 +267,9 @@ static ls_status list_goals(loop *l) {
       g->walk, g->node, &variables, &l->variable_sources, &l->num_variables));
   const size_t most = l->num_turning + l->body->num_captures + l->num_variables;
   ls_gradient_inner *walk = &l->walk;
-  walk->goals = ls_arena_new_array(arena, ls_gradient_goal, most);
-  l->turning_goals = ls_arena_new_array(arena, size_t, l->num_turning);
-  l->sums = ls_arena_new_array(arena, loop_sum, most);
-  if (walk->goals == NULL || l->turning_goals == NULL || l->sums == NULL)
-    return ls_out_of_memory();
+  LS_ARENA_SET_OR_RETURN(arena, ls_gradient_goal, walk->goals, most);
+  LS_ARENA_SET_OR_RETURN(arena, size_t, l->turning_goals, l->num_turning);
+  LS_ARENA_SET_OR_RETURN(arena, loop_sum, l->sums, most);
   size_t number = 0;
   for (size_t i = 0; i < l->num_carried; ++i) {
     if (!rules_loop_has(l->turning, i)) continue;
@@ -307,10 +302,8 @@ static ls_status rules_loop_add_result(loop *l, ls_tensor value) {
 static ls_status rules_loop_list_results(loop *l) {
   const ls_gradient_goal *goals = l->walk.goals;
   const ls_forward_loop *saved = l->forward->loop;
-  l->results =
-      ls_arena_new_array(l->g->walk->context->arena, uint64_t,
+  LS_ARENA_SET_OR_RETURN(l->g->walk->context->arena, uint64_t, l->results,
                          l->num_turning + l->num_sums + saved->num_stacks);
-  if (l->results == NULL) return ls_out_of_memory();
   for (size_t i = 0; i < l->num_turning; ++i) {
     ls_tensor gradient = goals[l->turning_goals[i]].gradient;
     if (gradient.ref == 0) gradient = ls_gradient_zeros(turning_gradient(l, i));

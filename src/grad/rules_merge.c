@@ -92,12 +92,10 @@ static ls_status add_parameter(const merge_gradient *m, ls_type type,
 static ls_status rules_merge_add_parameters(merge_gradient *m) {
   const ls_gradient *g = m->g;
   const ls_graph *body = m->body;
-  m->values = ls_arena_new_array(m->arena, ls_tensor, body->num_parameters);
-  m->results = ls_arena_new_array(m->arena, ls_tensor, body->num_results);
-  m->douts =
-      ls_arena_new_array(m->arena, ls_tensor, g->num_outputs * m->replicas);
-  if (m->values == NULL || m->results == NULL || m->douts == NULL)
-    return ls_out_of_memory();
+  LS_ARENA_SET_OR_RETURN(m->arena, ls_tensor, m->values, body->num_parameters);
+  LS_ARENA_SET_OR_RETURN(m->arena, ls_tensor, m->results, body->num_results);
+  LS_ARENA_SET_OR_RETURN(m->arena, ls_tensor, m->douts,
+                         g->num_outputs * m->replicas);
   for (size_t i = 0; i < body->num_declared; ++i)
     LS_RETURN_IF_ERROR(add_parameter(
         m, ls_graph_type(body, body->parameters[i]), &m->values[i]));

@@ -65,9 +65,8 @@ static ls_status walk_add_term(ls_gradient_walk *walk, ls_tensor value,
   if (!(entry->flags & LS_GRADIENT_BETWEEN)) return ls_ok();
   if (entry->slots == NULL) {
     entry->num_slots = (uint32_t)ls_op_num_outputs(ls_tensor_op(value));
-    entry->slots =
-        ls_arena_new_array(arena, ls_gradient_slot, entry->num_slots);
-    if (entry->slots == NULL) return ls_out_of_memory();
+    LS_ARENA_SET_OR_RETURN(arena, ls_gradient_slot, entry->slots,
+                           entry->num_slots);
   }
   ls_gradient_slot *at = &entry->slots[ls_ref_output(value.ref)];
   if (at->count == at->capacity) {

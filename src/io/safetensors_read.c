@@ -160,8 +160,7 @@ static ls_status parse_notes(reader *r, const ls_json *notes) {
           "'%s': __metadata__ has values that are not texts", r->name);
     ++count;
   }
-  r->notes = ls_arena_new_array(r->arena, ls_safetensors_note, count + 1);
-  if (r->notes == NULL) return ls_out_of_memory();
+  LS_ARENA_SET_OR_RETURN(r->arena, ls_safetensors_note, r->notes, count + 1);
   for (const ls_json *found = notes->first; found != NULL;
        found = found->next) {
     ls_safetensors_note *note = &r->notes[r->num_notes];

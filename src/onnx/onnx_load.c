@@ -152,9 +152,8 @@ static ls_status check_ops(const ls_onnx_file *file) {
 static ls_status load_all(ls_onnx *self, const ls_onnx_options *options) {
   static const ls_onnx_options defaults = {0};
   LS_RETURN_IF_ERROR(check_ops(&self->file));
-  self->variables = ls_arena_new_array(&self->file.memory, ls_variable *,
-                                       self->file.num_initializers + 1);
-  LS_RETURN_IF_NO_MEMORY(self->variables);
+  LS_ARENA_SET_OR_RETURN(&self->file.memory, ls_variable *, self->variables,
+                         self->file.num_initializers + 1);
   return LS_TRIAL(ls_status_annotate(
       load_variables(self, options != NULL ? options : &defaults),
       "while loading '%s'", self->file.path));
@@ -294,8 +293,7 @@ ls_status ls_onnx_make(const ls_onnx *onnx, ls_nest inputs, bool training,
   LS_OWN(ls_arena, memory) = {.allocator = onnx->allocator};
   bool *needed = NULL;
   ls_onnx_build b = {.file = file, .memory = &memory, .is_training = training};
-  b.values = ls_arena_new_array(&memory, ls_onnx_value, file->num_values);
-  LS_RETURN_IF_NO_MEMORY(b.values);
+  LS_ARENA_SET_OR_RETURN(&memory, ls_onnx_value, b.values, file->num_values);
   LS_RETURN_IF_ERROR(mark_needed(file, &memory, wanted, count, &needed));
   for (size_t i = 0; i < file->num_initializers; ++i) {
     ls_onnx_value *value = &b.values[file->initializers[i].value];

@@ -218,9 +218,8 @@ static ls_status gather_fetches(request *r, ls_nest fetches) {
   r->fetches = ls_nest_map(fetches, fetch_leaf, r);
   LS_RETURN_IF_ERROR(ls_nest_status(r->fetches));
   r->num_leaves = ls_nest_num_leaves(r->fetches);
-  r->leaves = ls_arena_new_array(&r->memory, ls_nest, 2 * r->num_leaves + 1);
-  r->targets = ls_arena_new_array(&r->memory, ls_op, r->num_leaves + 1);
-  if (r->leaves == NULL || r->targets == NULL) return ls_out_of_memory();
+  LS_ARENA_SET_OR_RETURN(&r->memory, ls_nest, r->leaves, 2 * r->num_leaves + 1);
+  LS_ARENA_SET_OR_RETURN(&r->memory, ls_op, r->targets, r->num_leaves + 1);
   ls_nest_flatten(r->fetches, r->leaves, r->num_leaves);
   const size_t values = ls_trace_list_refs(r->leaves, r->num_leaves, NULL);
   r->refs = ls_arena_new_array(&r->memory, uint64_t, values + 1);
@@ -235,11 +234,9 @@ static ls_status gather_fetches(request *r, ls_nest fetches) {
 }
 
 static ls_status gather_feeds(request *r, const ls_feed *feeds, size_t count) {
-  r->feed_refs = ls_arena_new_array(&r->memory, uint64_t, count + 1);
-  r->feed_types = ls_arena_new_array(&r->memory, ls_type, count + 1);
-  r->inputs = ls_arena_new_array(&r->memory, const void *, count + 1);
-  if (r->feed_refs == NULL || r->feed_types == NULL || r->inputs == NULL)
-    return ls_out_of_memory();
+  LS_ARENA_SET_OR_RETURN(&r->memory, uint64_t, r->feed_refs, count + 1);
+  LS_ARENA_SET_OR_RETURN(&r->memory, ls_type, r->feed_types, count + 1);
+  LS_ARENA_SET_OR_RETURN(&r->memory, const void *, r->inputs, count + 1);
   for (size_t i = 0; i < count; ++i) {
     if (feeds[i].tensor.graph != r->session->graph)
       return ls_invalid_argument("feed %zu is no tensor of graph '%s'", i,
@@ -374,8 +371,7 @@ static ls_status run_plan(request *r, ls_nest *results, bool *out_stale) {
   if (ls_plan_draws(p)) LS_RETURN_IF_ERROR(read_global_step(session, &step));
   if (p->results.num_outputs > r->num_outputs) {
     r->num_outputs = p->results.num_outputs;
-    r->outputs = ls_arena_new_array(&r->memory, void *, r->num_outputs);
-    if (r->outputs == NULL) return ls_out_of_memory();
+    LS_ARENA_SET_OR_RETURN(&r->memory, void *, r->outputs, r->num_outputs);
   }
   const bool late = p->results.is_late;
   uint64_t steps = 1;

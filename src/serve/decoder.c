@@ -265,8 +265,7 @@ static ls_status build_step(ls_decoder *self, ls_arena *memory) {
   LS_ARENA_ARRAY_OR_RETURN(memory, ls_op, writes, 2 * count);
   LS_ARENA_ARRAY_OR_RETURN(memory, ls_op, updates, 2 * count);
   stepping s = {self, memory, varies, values, writes, updates};
-  self->caches = ls_arena_new_array(&self->memory, ls_variable *, 2 * count);
-  if (self->caches == NULL) return ls_out_of_memory();
+  LS_ARENA_SET_OR_RETURN(&self->memory, ls_variable *, self->caches, 2 * count);
   const size_t at = ls_graph_position(self->graph, tokens);
   varies[at] = true;
   values[at] = self->token;

@@ -341,8 +341,7 @@ static ls_status export_check_options(const export *e) {
 static ls_status export_run(export *e, char **out_path) {
   LS_RETURN_IF_ERROR(export_check_options(e));
   const size_t count = e->options->num_graphs;
-  e->parts = ls_arena_new_array(&e->memory, part, count);
-  if (e->parts == NULL) return ls_out_of_memory();
+  LS_ARENA_SET_OR_RETURN(&e->memory, part, e->parts, count);
   memset(e->parts, 0, count * sizeof(*e->parts));
   for (size_t i = 0; i < count; ++i)
     ls_text_init(&e->parts[i].text, e->memory.allocator);

@@ -71,9 +71,8 @@ static void load_describe(const ls_serve_value *values, size_t count,
 
 static ls_status describe_all(ls_serving *self) {
   ls_arena *memory = &self->memory;
-  self->infos =
-      ls_arena_new_array(memory, ls_serving_info, self->signatures.count + 1);
-  if (self->infos == NULL) return ls_out_of_memory();
+  LS_ARENA_SET_OR_RETURN(memory, ls_serving_info, self->infos,
+                         self->signatures.count + 1);
   for (size_t i = 0; i < self->signatures.count; ++i) {
     const ls_serve_signature *s = &self->signatures.items[i];
     ls_serving_value *inputs =

@@ -67,8 +67,7 @@ static ls_status signature_list_values(const owner *o, ls_nest values,
         "the %ss of signature '%s' are %s: they must be a dict of tensors",
         o->noun, o->key, LS_NEST_TEXT(values));
   *out_count = count;
-  *out = ls_arena_new_array(o->memory, ls_serve_value, count + 1);
-  if (*out == NULL) return ls_out_of_memory();
+  LS_ARENA_SET_OR_RETURN(o->memory, ls_serve_value, *out, count + 1);
   for (size_t i = 0; i < count; ++i)
     LS_RETURN_IF_ERROR(
         is_dict ? signature_check_value(o, ls_nest_key(values, i),
@@ -171,9 +170,8 @@ ls_status ls_serve_check(const ls_serving_graph *given, ls_arena *memory,
     return ls_invalid_argument("%zu signatures are NULL",
                                given->num_signatures);
   LS_RETURN_IF_ERROR(ls_graph_error(graph));
-  out->items =
-      ls_arena_new_array(memory, ls_serve_signature, given->num_signatures + 1);
-  if (out->items == NULL) return ls_out_of_memory();
+  LS_ARENA_SET_OR_RETURN(memory, ls_serve_signature, out->items,
+                         given->num_signatures + 1);
   for (size_t i = 0; i < given->num_signatures; ++i) {
     LS_RETURN_IF_ERROR(check_key(out, given->signatures[i].output.key));
     ls_serve_signature *made = &out->items[out->count];
@@ -307,8 +305,7 @@ static ls_status read_values(const reader *r, const ls_json *signature,
                              size_t *out_count) {
   const ls_json *list = signature_list_of(signature, key, out_count);
   if (list == NULL) return bad_head(r, "a signature has no list of values");
-  *out = ls_arena_new_array(r->memory, ls_serve_value, *out_count + 1);
-  if (*out == NULL) return ls_out_of_memory();
+  LS_ARENA_SET_OR_RETURN(r->memory, ls_serve_value, *out, *out_count + 1);
   size_t i = 0;
   for (const ls_json *item = list->first; item != NULL; item = item->next) {
     const char *tensor = string_of(item, "tensor");
@@ -368,8 +365,7 @@ ls_status ls_serve_read_head(const char *path, const char *text,
   size_t count = 0;
   const ls_json *list = signature_list_of(value, "signatures", &count);
   if (list == NULL) return bad_head(&r, "there is no list of signatures");
-  out->items = ls_arena_new_array(memory, ls_serve_signature, count + 1);
-  if (out->items == NULL) return ls_out_of_memory();
+  LS_ARENA_SET_OR_RETURN(memory, ls_serve_signature, out->items, count + 1);
   for (const ls_json *item = list->first; item != NULL; item = item->next) {
     ls_serve_signature *made = &out->items[out->count];
     LS_RETURN_IF_ERROR(read_signature(&r, item, made));

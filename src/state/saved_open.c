@@ -249,9 +249,8 @@ static ls_status take_notes(ls_saved_file *self) {
   for (const ls_json *metric = metrics == NULL ? NULL : metrics->first;
        metric != NULL; metric = metric->next)
     ++count;
-  self->metrics =
-      ls_arena_new_array(&self->checkpoint.arena, ls_checkpoint_metric, count);
-  if (self->metrics == NULL) return ls_out_of_memory();
+  LS_ARENA_SET_OR_RETURN(&self->checkpoint.arena, ls_checkpoint_metric,
+                         self->metrics, count);
   for (const ls_json *metric = metrics == NULL ? NULL : metrics->first;
        metric != NULL; metric = metric->next)
     self->metrics[self->num_metrics++] =

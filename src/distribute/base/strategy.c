@@ -94,9 +94,8 @@ ls_status ls_strategy_place(ls_strategy *strategy, int32_t index,
                             const char *device) {
   ls_device_name name;
   if (strategy->devices == NULL)
-    strategy->devices = ls_new_array(strategy->allocator, char *,
-                                     (size_t)num_devices(strategy));
-  if (strategy->devices == NULL) return ls_out_of_memory();
+    LS_SET_ARRAY_OR_RETURN(strategy->allocator, char *, strategy->devices,
+                           (size_t)num_devices(strategy));
   LS_RETURN_IF_ERROR(ls_device_canonical(device, NULL, &name));
   char *text = ls_copy_text(strategy->allocator, name.text, strlen(name.text));
   if (text == NULL) return ls_out_of_memory();

@@ -175,8 +175,7 @@ static ls_status sharing_keep(ls_sharing *sharing, const char *name,
   ls_allocator *allocator = sharing->strategy->allocator;
   made_list *list = ls_map_find_text(&sharing->made, name);
   if (list == NULL) {
-    list = ls_new(allocator, made_list);
-    if (list == NULL) return ls_out_of_memory();
+    LS_SET_ARRAY_OR_RETURN(allocator, made_list, list, 1);
     if (!ls_map_insert_text(&sharing->made, name, list)) {
       ls_release(allocator, list);
       return ls_out_of_memory();

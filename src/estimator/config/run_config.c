@@ -27,8 +27,7 @@ static const ls_object_type type = {.name = "run configuration",
 static ls_status run_config_make(ls_runtime *runtime, ls_run_config **out) {
   if (runtime == NULL) return ls_out_of_memory();
   ls_allocator *allocator = ls_runtime_allocator(runtime);
-  *out = ls_new(allocator, ls_run_config);
-  if (*out == NULL) return ls_out_of_memory();
+  LS_SET_ARRAY_OR_RETURN(allocator, ls_run_config, *out, 1);
   ls_object_init(&(*out)->object, &type);
   (*out)->runtime = runtime;
   ls_arena_init(&(*out)->arena, allocator);

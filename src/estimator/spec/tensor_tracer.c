@@ -458,9 +458,8 @@ static ls_status tensor_tracer_choose(tracer *self) {
   size_t most = 0;
   for (size_t i = 0; i < ops; ++i)
     most += ls_op_num_outputs(ls_graph_op(self->graph, i));
-  self->tensors = ls_arena_new_array(&self->memory, ls_tensor, most + 1);
-  self->found = ls_arena_new_array(&self->memory, ls_tensor, most + 1);
-  if (self->tensors == NULL || self->found == NULL) return ls_out_of_memory();
+  LS_ARENA_SET_OR_RETURN(&self->memory, ls_tensor, self->tensors, most + 1);
+  LS_ARENA_SET_OR_RETURN(&self->memory, ls_tensor, self->found, most + 1);
   int64_t number = 0;
   for (size_t i = 0; i < ops; ++i) {
     const ls_op op = ls_graph_op(self->graph, i);

@@ -126,8 +126,7 @@ static ls_status put_back(ls_graph *graph, const survivor *kept,
     node->failure = ls_status_clone(kept->failure);
     return ls_ok();
   }
-  node->values = ls_arena_new_array(&graph->arena, ls_array *, kept->count);
-  if (node->values == NULL) return ls_out_of_memory();
+  LS_ARENA_SET_OR_RETURN(&graph->arena, ls_array *, node->values, kept->count);
   for (size_t i = 0; i < kept->count; ++i) {
     node->values[i] = ls_array_retain(values[i]);
     node->outputs[i] =

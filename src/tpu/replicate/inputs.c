@@ -147,9 +147,8 @@ ls_status ls_replication_take_inputs(ls_replication *r, ls_nest inputs) {
   LS_RETURN_IF_ERROR(check_arity(r));
   LS_RETURN_IF_ERROR(inputs_check_cores(r));
   r->num_inputs = r->num_leaves = ls_nest_num_leaves(r->first);
-  r->values = ls_arena_new_array(&r->memory, ls_tensor,
-                                 r->num_inputs * r->replicas + 1);
-  if (r->values == NULL) return ls_out_of_memory();
+  LS_ARENA_SET_OR_RETURN(&r->memory, ls_tensor, r->values,
+                         r->num_inputs * r->replicas + 1);
   for (size_t replica = 0; replica < r->replicas; ++replica)
     LS_RETURN_IF_ERROR(take_replica(r, ls_nest_item(inputs, replica), replica));
   LS_RETURN_IF_ERROR(inputs_check_types(r));

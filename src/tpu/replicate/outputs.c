@@ -94,11 +94,9 @@ ls_status ls_outputs_take(ls_replication *r, ls_nest made, ls_outputs *out) {
   const bool flat = is_flat(made);
   const bool empty = made.kind == LS_KIND_NONE;
   const size_t count = empty ? 0 : ls_nest_num_leaves(made);
-  out->leaves = ls_arena_new_array(&r->memory, ls_nest, count + 1);
-  out->tensors = ls_arena_new_array(&r->memory, ls_tensor, count + 1);
-  out->ops = ls_arena_new_array(&r->memory, ls_op, count + 2);
-  if (out->leaves == NULL || out->tensors == NULL || out->ops == NULL)
-    return ls_out_of_memory();
+  LS_ARENA_SET_OR_RETURN(&r->memory, ls_nest, out->leaves, count + 1);
+  LS_ARENA_SET_OR_RETURN(&r->memory, ls_tensor, out->tensors, count + 1);
+  LS_ARENA_SET_OR_RETURN(&r->memory, ls_op, out->ops, count + 2);
   out->num_leaves = count;
   ls_nest_flatten(made, out->leaves, count);
   for (size_t i = 0; i < count; ++i)

@@ -43,8 +43,7 @@ void ls_shard_scope_begin(ls_scope *scope, int32_t count) {
 
 // ---- Around the computation ------------------------------------------------
 static ls_status add_inputs(ls_replication *r) {
-  r->inputs = ls_arena_new_array(&r->memory, ls_tensor, r->num_inputs + 1);
-  if (r->inputs == NULL) return ls_out_of_memory();
+  LS_ARENA_SET_OR_RETURN(&r->memory, ls_tensor, r->inputs, r->num_inputs + 1);
   for (size_t i = 0; i < r->num_inputs; ++i) {
     const ls_tensor *values = &r->values[i * r->replicas];
     if (values[0].ref == 0) continue;
@@ -101,9 +100,8 @@ static ls_status find_placement(ls_replication *r, placement *out) {
                                   .as.string = ""}};
   if (assignment == NULL) return ls_ok();
   out->cores = ls_device_assignment_num_cores_per_replica(assignment);
-  out->numbers = ls_arena_new_array(&r->memory, int64_t,
-                                    r->replicas * (size_t)out->cores * 4);
-  if (out->numbers == NULL) return ls_out_of_memory();
+  LS_ARENA_SET_OR_RETURN(&r->memory, int64_t, out->numbers,
+                         r->replicas * (size_t)out->cores * 4);
   for (size_t replica = 0; replica < r->replicas; ++replica)
     for (int64_t core = 0; core < out->cores; ++core) {
       ls_coordinate place;

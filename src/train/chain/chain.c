@@ -69,8 +69,7 @@ ls_status ls_chain_read(ls_runtime *runtime, const char *folder,
   size_t lines = 0;
   for (size_t i = 0; i < out->size; ++i)
     lines += out->text[i] == '\n';
-  out->items = ls_arena_new_array(&out->arena, ls_chain_line, lines + 1);
-  LS_RETURN_IF_NO_MEMORY(out->items);
+  LS_ARENA_SET_OR_RETURN(&out->arena, ls_chain_line, out->items, lines + 1);
   for (; out->count < lines; ++out->count) {
     const char *at = out->text + out->complete;
     const char *end = memchr(at, '\n', out->size - out->complete);

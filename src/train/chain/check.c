@@ -128,10 +128,9 @@ static ls_status check_lines(checking *c) {
         c->folder);
   }
   LS_RETURN_IF_ERROR(status);
-  c->items = ls_arena_new_array(&lines->arena, saved, lines->count + 1);
-  c->metrics =
-      ls_arena_new_array(&lines->arena, const ls_json *, lines->count + 1);
-  if (c->items == NULL || c->metrics == NULL) return ls_out_of_memory();
+  LS_ARENA_SET_OR_RETURN(&lines->arena, saved, c->items, lines->count + 1);
+  LS_ARENA_SET_OR_RETURN(&lines->arena, const ls_json *, c->metrics,
+                         lines->count + 1);
   for (size_t i = 0; i < lines->count; ++i) {
     const ls_chain_line *line = &lines->items[i];
     if (line->root == NULL)

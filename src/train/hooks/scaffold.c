@@ -71,8 +71,7 @@ static ls_status make_names(ls_variable *const *variables, size_t count,
                             names **out_names) {
   ls_allocator *allocator = ls_current_allocator();
   LS_OWN(names, made) = NULL;
-  made = ls_new(allocator, names);
-  LS_RETURN_IF_NO_MEMORY(made);
+  LS_SET_ARRAY_OR_RETURN(allocator, names, made, 1);
   ls_object_init(&made->object, &names_type);
   made->allocator = allocator;
   LS_SET_ARRAY_OR_RETURN(allocator, char *, made->items, count + 1);
