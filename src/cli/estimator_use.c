@@ -29,7 +29,9 @@ static ls_status use_estimator(const use *used, const estimator_flags *flags,
 static bool take_folder(const char *command, const ls_estimator_type *type,
                         estimator_flags *flags) {
   ls_opt step;
-  if (!cli_is_linked(type) && (flags->data != NULL || flags->features != NULL))
+  const bool refused =
+      !cli_is_linked(type) && (flags->data != NULL || flags->features != NULL);
+  if (refused)
     cli_say(command,
             "--%s is not for estimators of shared libraries: '%s' has input "
             "functions of its own",
@@ -41,8 +43,7 @@ static bool take_folder(const char *command, const ls_estimator_type *type,
              flags->room, (long long)step.value);
     flags->checkpoint = flags->saved;
   }
-  return cli_is_linked(type) ||
-         (flags->data == NULL && flags->features == NULL);
+  return !refused;
 }
 
 // Parses a command's words and runs it.
@@ -52,6 +53,9 @@ static int run_use(const use *used, cli_syntax *syntax, estimator_flags *flags,
   CLI_OWN(cli_kept_flags, kept) = {0};
   syntax->subject = type->name;
   syntax->description = type->description;
+  syntax->refused = cli_use_refused_by_estimators;
+  syntax->operand_form = "RUN";
+  syntax->operand = &flags->folder;
   CLI_PARSE_OR_RETURN(syntax, argc, argv);
   if (!take_folder(used->command, type, flags)) return CLI_USAGE;
   if (!cli_estimator_check(used->command, flags, type)) return CLI_USAGE;
@@ -122,10 +126,7 @@ int cli_estimator_eval(const ls_estimator_type *type, int argc, char **argv) {
   cli_syntax syntax = {.command = "eval",
                        .about = "Evaluates a trained estimator on its "
                                 "evaluation input, and prints the metrics.",
-                       CLI_OPTIONS(options),
-                       .refused = cli_use_refused_by_estimators,
-                       .operand_form = "RUN",
-                       .operand = &flags.folder};
+                       CLI_OPTIONS(options)};
   return run_use(&(use){"eval", LS_MODE_EVAL, type->eval.call != NULL,
                         "input to evaluate with (its field 'eval')",
                         evaluate_estimator, false},
@@ -206,10 +207,7 @@ int cli_estimator_predict(const ls_estimator_type *type, int argc,
       .command = "predict",
       .about = "Prints a trained estimator's predictions for its prediction "
                "input: a line of JSON per example.",
-      CLI_OPTIONS(options),
-      .refused = cli_use_refused_by_estimators,
-      .operand_form = "RUN",
-      .operand = &flags.folder};
+      CLI_OPTIONS(options)};
   return run_use(&(use){"predict", LS_MODE_PREDICT, type->predict.call != NULL,
                         "input to predict with (its field 'predict')", predict,
                         false},
@@ -252,10 +250,7 @@ int cli_estimator_export(const ls_estimator_type *type, int argc, char **argv) {
                "as text, and the values of their variables; with --tpu one "
                "that computes there, too. Prints the folder, which is named by "
                "the second.",
-      CLI_OPTIONS(options),
-      .refused = cli_use_refused_by_estimators,
-      .operand_form = "RUN",
-      .operand = &flags.folder};
+      CLI_OPTIONS(options)};
   return run_use(&(use){"export", LS_MODE_PREDICT, type->receiver.call != NULL,
                         "receiver function (its field 'receiver')",
                         export_trained, true},
