@@ -310,7 +310,31 @@ ls_status cli_sheet_find(const cli_files *files, const cli_sheet *table,
 // Finds the texts of the columns that are one-hot.
 ls_status cli_sheet_one_hot(const cli_files *files,
                             const cli_pair_request *request, cli_sheet *table);
+// Reads a column as numbers up to the first text, whose failure names it.
+ls_status cli_sheet_find_text(const cli_files *files, const cli_sheet *table,
+                              size_t item);
 // Returns the number of elements of a column in an example.
 int64_t cli_sheet_width(const cli_sheet *table, size_t column);
+// Counts the numbers of an example of these columns; NULL: of all.
+int64_t cli_sheet_numbers(const cli_sheet *table, const size_t *items,
+                          size_t count);
+
+// Columns that are chosen.
+typedef struct cli_choice {
+  size_t *items;  // Columns of an example.
+  size_t count;
+  const cli_feature *type;  // Type of examples; NULL: not given.
+  size_t labels[CLI_MOST_FEATURES], num_labels;
+} cli_choice;
+// Chooses columns. `out->items` has room for all of the table and of
+// --features.
+ls_status cli_choose_columns(const cli_files *files,
+                             const cli_pair_request *request, cli_sheet *table,
+                             cli_choice *out);
+// Chooses the type of examples: the flag's, u8 for pixels, else f32, with a
+// scale if they are bytes in the training, but not all whole.
+ls_status cli_choose_dtype(const cli_files *files, const cli_sheet *table,
+                           const cli_choice *choice, cli_classes *classes,
+                           ls_convert_options *out_scaling, ls_dtype *out);
 
 #endif  // LS_CLI_DATA_DATA_H_

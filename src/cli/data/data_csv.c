@@ -5,312 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "cli/data/data.h"
-
-// ---- Choosing columns ------------------------------------------------------
-ls_status cli_sheet_find(const cli_files *files, const cli_sheet *table,
-                         const char *name, size_t *out) {
-  char names[400] = "";
-  for (*out = 0; *out < table->count; ++*out) {
-    if (strcmp(table->columns[*out].name, name) == 0) return ls_ok();
-    const size_t used = strlen(names);
-    snprintf(names + used, sizeof(names) - used, "%s%s", *out == 0 ? "" : ", ",
-             table->columns[*out].name);
-  }
-  return ls_invalid_argument("'%s' has no column '%s'; it has %s", files->first,
-                             name, names);
-}
-
-// Counts the numbers of an example of these columns; NULL: of all.
-static int64_t count_numbers(const cli_sheet *table, const size_t *items,
-                             size_t count) {
-  int64_t numbers = 0;
-  for (size_t i = 0; i < count; ++i)
-    numbers += cli_sheet_width(table, items != NULL ? items[i] : i);
-  return numbers;
-}
-
-// Columns that are chosen.
-typedef struct table_choice {
-  size_t *items;  // Columns of an example.
-  size_t count;
-  const cli_feature *type;  // Type of examples; NULL: not given.
-  size_t labels[CLI_MOST_FEATURES], num_labels;
-} table_choice;
-
-static bool is_among(const size_t *items, size_t count, size_t column) {
-  for (size_t i = 0; i < count; ++i)
-    if (items[i] == column) return true;
-  return false;
-}
-
-static bool is_label(const table_choice *choice, size_t column) {
-  return is_among(choice->labels, choice->num_labels, column);
-}
-
-static const size_t no_label = SIZE_MAX;  // There is no column of labels.
-
-// Guesses the column of labels, none of the training's examples; without need
-// for labels, all columns may be an example.
-static ls_status guess_label(const cli_files *files, const cli_sheet *table,
-                             const cli_pair_request *request,
-                             table_choice *choice) {
-  static const char *const names[] = {"label", "class"};
-  const size_t known = choice->count;
-  size_t label = no_label, named = 2, left = 0;
-  for (size_t i = 0; i < table->count; ++i) {
-    if (is_among(choice->items, known, i)) continue;
-    size_t k = 0;
-    while (k < 2 && strcasecmp(table->columns[i].name, names[k]) != 0)
-      ++k;
-    if (k > named || (k == named && k < 2)) continue;
-    named = k;
-    label = i;
-    ++left;
-  }
-  const bool fits = request->type != NULL &&
-                    count_numbers(table, NULL, table->count) ==
-                        ls_shape_num_elements(request->type->example_shape);
-  if (request->no_labels && (known > 0 || (fits && named == 2))) return ls_ok();
-  if (known > 0 && (left == 0 || (left > 1 && named == 2)))
-    return ls_invalid_argument(
-        "'%s' has %s column besides the training's examples: name the label "
-        "by --features LABEL",
-        files->first, left == 0 ? "no" : "more than one");
-  choice->labels[choice->num_labels++] = label;
-  return ls_ok();
-}
-
-// Finds the columns of labels that --features names; they may be missing if
-// labels are not needed.
-static ls_status find_labels(const cli_files *files, cli_sheet *table,
-                             const cli_pair_request *request,
-                             table_choice *choice) {
-  const cli_features *features = request->features;
-  for (size_t i = features->count - features->num_labels; i < features->count;
-       ++i) {
-    const cli_feature *label = &features->items[i];
-    size_t column = 0;
-    CLI_OWN(ls_status, status) =
-        cli_sheet_find(files, table, label->name, &column);
-    if (!ls_status_is_ok(status) && request->no_labels) continue;
-    if (!ls_status_is_ok(status)) return cli_give(&status);
-    if (label->typed) table->columns[column].dtype = label->dtype;
-    choice->labels[choice->num_labels++] = column;
-  }
-  return ls_ok();
-}
-
-// Chooses the columns of the training's examples by their names, in its order;
-// none if it had no names, or the file has none.
-static ls_status choose_known(const cli_files *files, const cli_sheet *table,
-                              const cli_classes *classes,
-                              table_choice *choice) {
-  const int64_t count = classes != NULL && table->header
-                            ? cli_classes_count(classes->columns)
-                            : 0;
-  for (int64_t i = 0; i < count; ++i) {
-    const ls_bytes bytes = cli_class_name(classes->columns, i);
-    CLI_OWN_MEMORY(char, name) = cli_copy_text(bytes.data, bytes.size);
-    size_t column = 0;
-    if (name == NULL) return ls_out_of_memory();
-    LS_RETURN_IF_ERROR(
-        ls_status_annotate(cli_sheet_find(files, table, name, &column),
-                           "the training's examples have it"));
-    if (is_among(choice->items, choice->count, column)) continue;
-    choice->items[choice->count++] = column;
-  }
-  return ls_ok();
-}
-
-// Keeps the columns of the training's examples: names that are all others.
-static ls_status keep_columns(const cli_sheet *table,
-                              const table_choice *choice,
-                              cli_classes *classes) {
-  enum { MOST = 1 << 15 };
-  size_t size = 1;
-  if (classes == NULL || !classes->may_find || !table->header ||
-      cli_classes_count(classes->columns) > 0)
-    return ls_ok();
-  for (size_t i = 0; i < choice->count; ++i) {
-    const char *name = table->columns[choice->items[i]].name;
-    for (size_t k = 0; k < i; ++k)
-      if (strcmp(name, table->columns[choice->items[k]].name) == 0)
-        return ls_ok();
-    size += strlen(name) + 1;
-    if (name[0] == '\0' || strchr(name, '\n') != NULL || size > MOST)
-      return ls_ok();
-  }
-  char *names = cli_allocate(size), *at = names;
-  if (names == NULL) return ls_out_of_memory();
-  for (size_t i = 0; i < choice->count; ++i)
-    at += sprintf(at, "%s%s", i > 0 ? "\n" : "",
-                  table->columns[choice->items[i]].name);
-  cli_release(classes->found_columns);
-  classes->columns = classes->found_columns = names;
-  return ls_ok();
-}
-
-// Chooses the columns: those of the flag; examples are all but the labels if it
-// names none.
-static ls_status choose_columns(const cli_files *files,
-                                const cli_pair_request *request,
-                                cli_sheet *table, table_choice *choice) {
-  const cli_features *features = request->features;
-  const size_t named =
-      features->count > 0 ? features->count - features->num_labels : 0;
-  const bool rest = named < 1 || strcmp(features->items[0].name, "*") == 0;
-  if (rest && named > 1)
-    return ls_invalid_argument("--features: only the label may follow *, which "
-                               "means all other columns");
-  if (rest)
-    LS_RETURN_IF_ERROR(choose_known(files, table, request->classes, choice));
-  if (features->count == 0) {
-    LS_RETURN_IF_ERROR(guess_label(files, table, request, choice));
-  } else {
-    LS_RETURN_IF_ERROR(find_labels(files, table, request, choice));
-  }
-  if (named > 0 && features->items[0].typed) choice->type = &features->items[0];
-  const bool is_known = choice->count > 0;
-  for (size_t i = 0; rest && !is_known && i < table->count; ++i) {
-    if (!is_label(choice, i)) choice->items[choice->count++] = i;
-  }
-  for (size_t i = 0; !rest && i < named; ++i)
-    LS_RETURN_IF_ERROR(cli_sheet_find(files, table, features->items[i].name,
-                                      &choice->items[choice->count++]));
-  if (choice->count > 0) return keep_columns(table, choice, request->classes);
-  return ls_invalid_argument(
-      "'%s' has one column, '%s'; examples need others besides the label",
-      files->first, table->columns[choice->labels[0]].name);
-}
-
-bool cli_are_pixels(int64_t least, int64_t most) {
-  return least >= 0 && most <= 255 && most >= 128;
-}
-
-bool cli_are_bytes(cli_classes *classes, bool found) {
-  if (classes == NULL) return found;
-  if (classes->bytes != NULL && classes->bytes[0] != '\0')
-    return strcmp(classes->bytes, "yes") == 0;
-  if (classes->may_find) classes->bytes = found ? "yes" : "no";
-  return found;
-}
-
-// Finds out if the first rows of integer columns are pixels.
-static ls_status look_for_pixels(const cli_sheet *table, const size_t *items,
-                                 size_t count, bool *out) {
-  CLI_OWN(ls_iterator, iterator) = NULL;
-  CLI_OWN(ls_nest, element) = ls_none();
-  int64_t least = INT64_MAX, most = INT64_MIN;
-  LS_RETURN_IF_ERROR(cli_begin_rows(table->guessed, &iterator));
-  for (int row = 0; row < CLI_LOOK_AT; ++row) {
-    CLI_NEXT_OR(break, iterator, &element);
-    for (size_t i = 0; i < count; ++i) {
-      const ls_array *item = ls_nest_as_array(ls_nest_item(element, items[i]));
-      for (int64_t k = 0; k < ls_array_num_elements(item); ++k) {
-        const int64_t number = ls_array_i64(item, k);
-        if (number < least) least = number;
-        if (number > most) most = number;
-      }
-    }
-  }
-  *out = cli_are_pixels(least, most);
-  return ls_ok();
-}
-
-// Returns the part of a data set's first rows whose text in `item` is a number.
-static ls_status find_numbers(const cli_sheet *table, size_t item,
-                              double *out_part) {
-  CLI_OWN(ls_iterator, iterator) = NULL;
-  CLI_OWN(ls_nest, element) = ls_none();
-  int numbers = 0, rows = 0;
-  *out_part = 0;
-  LS_RETURN_IF_ERROR(cli_begin_rows(table->guessed, &iterator));
-  for (; rows < CLI_LOOK_AT; ++rows) {
-    CLI_NEXT_OR(break, iterator, &element);
-    const ls_bytes *text =
-        ls_array_data(ls_nest_as_array(ls_nest_item(element, item)));
-    char copy[64], *end = NULL;
-    snprintf(copy, sizeof(copy), "%.*s",
-             (int)(text->size < 60 ? text->size : 60), text->data);
-    (void)strtod(copy, &end);
-    numbers += end != copy && *end == '\0';
-  }
-  *out_part = rows > 0 ? (double)numbers / rows : 0;
-  return ls_ok();
-}
-
-// Reads a column as numbers up to the first text, whose failure names it.
-static ls_status find_text(const cli_files *files, const cli_sheet *table,
-                           size_t item) {
-  CLI_OWN_ARRAY_OR_RETURN(ls_csv_column, columns, table->count);
-  memcpy(columns, table->columns, table->count * sizeof(*columns));
-  columns[item].dtype = LS_DTYPE_F64;
-  CLI_OWN(ls_dataset, rows) =
-      table->header ? cli_sheet_read(files, table, &columns[item], 1)
-                    : cli_sheet_read(files, table, columns, table->count);
-  CLI_OWN(ls_iterator, iterator) = NULL;
-  CLI_OWN(ls_nest, element) = ls_none();
-  LS_RETURN_IF_ERROR(cli_begin_rows(rows, &iterator));
-  for (int row = 0; row < CLI_LOOK_AT; ++row) {
-    CLI_NEXT_OR(break, iterator, &element);
-  }
-  return ls_ok();
-}
-
-// Refuses a column of texts. If nearly all are numbers, names the others'
-// first.
-static ls_status refuse_texts(const cli_files *files, const cli_sheet *table,
-                              size_t item) {
-  double part = 0;
-  LS_RETURN_IF_ERROR(find_numbers(table, item, &part));
-  if (part >= 0.9)
-    LS_RETURN_IF_ERROR(ls_status_annotate(
-        find_text(files, table, item),
-        "nearly all of the column are numbers: correct that field, or leave "
-        "the column out with --features COLUMN,...,LABEL"));
-  return ls_invalid_argument(
-      "column '%s' of '%s' has texts, and a model learns from numbers: "
-      "leave it out with --features COLUMN,...,LABEL, or give each text a "
-      "number with --one-hot %s",
-      table->columns[item].name, files->first, table->columns[item].name);
-}
-
-// Chooses the type of examples: the flag's, u8 for pixels, else f32, with a
-// scale if they are bytes in the training, but not all whole.
-static ls_status choose_dtype(const cli_files *files, const cli_sheet *table,
-                              const size_t *items, size_t count,
-                              const cli_feature *type, cli_classes *classes,
-                              ls_convert_options *out_scaling, ls_dtype *out) {
-  *out = type != NULL ? type->dtype : LS_DTYPE_F32;
-  if (type != NULL && type->image)
-    return ls_invalid_argument("--features: a column of a CSV file holds no "
-                               "image");
-  bool whole = true;
-  for (size_t i = 0; i < count; ++i) {
-    const ls_csv_column *column = &table->columns[items[i]];
-    whole &= table->categories[items[i]] == NULL;
-    if (table->categories[items[i]] != NULL) continue;
-    if (column->dtype == LS_DTYPE_STRING)
-      return refuse_texts(files, table, items[i]);
-    if (column->dtype == LS_DTYPE_NONE)
-      return ls_invalid_argument(
-          "column '%s' of '%s' has neither numbers nor a text in the first "
-          "line: leave it out with --features COLUMN,...,LABEL",
-          column->name, files->first);
-    whole &= column->dtype == LS_DTYPE_I64;
-  }
-  bool pixels = type != NULL && type->dtype == LS_DTYPE_U8;
-  if (type == NULL && whole)
-    LS_RETURN_IF_ERROR(look_for_pixels(table, items, count, &pixels));
-  pixels = cli_are_bytes(classes, pixels);
-  if (type == NULL && whole && pixels) *out = LS_DTYPE_U8;
-  // The training scales bytes so.
-  if (type == NULL && !whole && pixels) out_scaling->scale = 1.0 / 255;
-  return ls_ok();
-}
 
 // ---- Labels ----------------------------------------------------------------
 // Returns the classes of a text column: the known ones, or all in the column.
@@ -376,7 +72,7 @@ static ls_status choose_labels(const cli_files *files, const cli_sheet *table,
 }
 
 // Returns the names of the columns of labels, one per line; NULL: no memory.
-static char *join_labels(const cli_sheet *table, const table_choice *choice) {
+static char *join_labels(const cli_sheet *table, const cli_choice *choice) {
   size_t size = 1;
   for (size_t k = 0; k < choice->num_labels; ++k)
     size += strlen(table->columns[choice->labels[k]].name) + 1;
@@ -391,16 +87,16 @@ static char *join_labels(const cli_sheet *table, const table_choice *choice) {
 // classes, if none are known.
 static ls_status choose_numbers(const cli_files *files, cli_sheet *table,
                                 const cli_pair_request *request,
-                                const table_choice *choice) {
+                                const cli_choice *choice) {
   cli_classes *classes = request->classes;
   const bool finds =
       classes != NULL && classes->may_find && classes->names == NULL;
   for (size_t k = 0; k < choice->num_labels; ++k) {
     ls_csv_column *column = &table->columns[choice->labels[k]];
     if (column->dtype == LS_DTYPE_STRING)
-      LS_RETURN_IF_ERROR(
-          ls_status_annotate(find_text(files, table, choice->labels[k]),
-                             "labels of %s are numbers", request->task->name));
+      LS_RETURN_IF_ERROR(ls_status_annotate(
+          cli_sheet_find_text(files, table, choice->labels[k]),
+          "labels of %s are numbers", request->task->name));
     column->dtype = LS_DTYPE_F32;
   }
   if (!finds) return ls_ok();
@@ -429,7 +125,7 @@ static ls_status choose_lists(const cli_files *files, const cli_sheet *table,
 // Chooses the labels' type, and their classes if they are texts.
 static ls_status pair_labels(const cli_files *files, cli_sheet *table,
                              const cli_pair_request *request,
-                             const table_choice *choice, cli_pairing *pairing,
+                             const cli_choice *choice, cli_pairing *pairing,
                              cli_class_list **out_list) {
   pairing->labels = (ls_type){LS_DTYPE_F32, LS_SCALAR};
   for (size_t k = 0; k < choice->num_labels; ++k)
@@ -525,7 +221,7 @@ static bool has_parts(const cli_sheet *table) {
 
 // Opens rows with an example and labels, and stores the items of both.
 static ls_status read_pairs(const cli_files *files, cli_sheet *table,
-                            const table_choice *choice, ls_dataset **out,
+                            const cli_choice *choice, ls_dataset **out,
                             cli_pairing *pairing) {
   const size_t *items = choice->items, count = choice->count;
   CLI_OWN_ARRAY_OR_RETURN(size_t, places, count);
@@ -551,39 +247,6 @@ static ls_status read_pairs(const cli_files *files, cli_sheet *table,
              : ls_ok();
 }
 
-// Checks that no label is also an example's column or another label: columns of
-// an example are stacked, so that a label would be read from among them.
-static ls_status check_labels(const cli_sheet *table,
-                              const table_choice *choice) {
-  for (size_t k = 0; k < choice->num_labels; ++k) {
-    const size_t label = choice->labels[k];
-    for (size_t i = 0; i < choice->count; ++i)
-      if (choice->items[i] == label)
-        return ls_invalid_argument("--features: column '%s' is both a part of "
-                                   "the examples and a label",
-                                   table->columns[label].name);
-    for (size_t i = 0; i < k; ++i)
-      if (choice->labels[i] == label)
-        return ls_invalid_argument("--features: column '%s' is a label twice",
-                                   table->columns[label].name);
-  }
-  return ls_ok();
-}
-
-// Checks that columns that are one-hot are those of the examples.
-static ls_status check_texts(const cli_sheet *table, const size_t *items,
-                             size_t count) {
-  for (size_t i = 0; i < table->count; ++i) {
-    bool is_used = table->categories[i] == NULL;
-    for (size_t k = 0; k < count; ++k)
-      is_used |= items[k] == i;
-    if (!is_used)
-      return ls_invalid_argument("--one-hot: '%s' is no column of the examples",
-                                 table->columns[i].name);
-  }
-  return ls_ok();
-}
-
 static ls_status check_count(const cli_files *files, const cli_feature *type,
                              ls_dtype dtype, int64_t numbers) {
   if (type == NULL || !type->shaped ||
@@ -599,9 +262,8 @@ static ls_status check_count(const cli_files *files, const cli_feature *type,
 // Checks that the model takes as many numbers as there are columns; a failure
 // lists them.
 static ls_status check_type(const cli_files *files, const cli_sheet *table,
-                            const table_choice *choice,
-                            const ls_model_type *type, int64_t numbers,
-                            ls_dataset *pairs) {
+                            const cli_choice *choice, const ls_model_type *type,
+                            int64_t numbers, ls_dataset *pairs) {
   const size_t count = choice->count;
   if (type == NULL || ls_shape_num_elements(type->example_shape) == numbers)
     return ls_ok();
@@ -626,18 +288,16 @@ static ls_status pair_columns(const cli_files *files,
   ls_dtype dtype = LS_DTYPE_NONE;
   ls_convert_options scaling = {0};
   CLI_OWN_ARRAY_OR_RETURN(size_t, items, table->count + CLI_MOST_FEATURES);
-  table_choice found = {.items = items};
+  cli_choice found = {.items = items};
   LS_RETURN_IF_ERROR(cli_sheet_one_hot(files, request, table));
-  LS_RETURN_IF_ERROR(choose_columns(files, request, table, &found));
-  table_choice choice = found;
+  LS_RETURN_IF_ERROR(cli_choose_columns(files, request, table, &found));
+  cli_choice choice = found;
   if (request->no_labels) choice.num_labels = 0;
   const size_t count = choice.count;
   const cli_feature *type = choice.type;
-  LS_RETURN_IF_ERROR(check_labels(table, &choice));
-  LS_RETURN_IF_ERROR(check_texts(table, items, count));
-  LS_RETURN_IF_ERROR(choose_dtype(files, table, items, count, type,
-                                  request->classes, &scaling, &dtype));
-  const int64_t numbers = count_numbers(table, items, count);
+  LS_RETURN_IF_ERROR(cli_choose_dtype(files, table, &choice, request->classes,
+                                      &scaling, &dtype));
+  const int64_t numbers = cli_sheet_numbers(table, items, count);
   LS_RETURN_IF_ERROR(check_count(files, type, dtype, numbers));
   CLI_OWN(cli_class_list, list) = NULL;
   cli_pairing pairing = {.example = {dtype, type != NULL && type->shaped
