@@ -76,9 +76,8 @@ static ls_fetch_block *new_block(ls_fetch *fetch, size_t size) {
   ls_fetch_block *block =
       ls_allocate(fetch->allocator, sizeof(*block) + LS_CACHE_LINE + whole);
   if (block == NULL) return NULL;
-  const uintptr_t at = (uintptr_t)(block + 1);
   block->size = whole;
-  block->data = (char *)((at + LS_CACHE_LINE - 1) & ~(uintptr_t)63);
+  block->data = (char *)ls_round_to_line((size_t)(block + 1));
   return block;
 }
 
@@ -94,7 +93,7 @@ static ls_fetch_block *add_block(ls_fetch *fetch, size_t size) {
 
 void *ls_fetch_room(ls_fetch *fetch, size_t size) {
   if (size > SIZE_MAX / 4) return NULL;
-  const size_t needed = (size + LS_CACHE_LINE - 1) & ~(size_t)63;
+  const size_t needed = ls_round_to_line(size);
   ls_fetch_block *block = fetch->blocks;
   if (block == NULL || block->size - block->used < needed)
     block = add_block(fetch, needed);

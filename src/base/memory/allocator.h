@@ -26,6 +26,9 @@
 
 // Blocks of at least this size start on a cache line, for vector kernels.
 enum { LS_LARGE_BLOCK = 4096, LS_CACHE_LINE = 64 };
+static inline size_t ls_round_to_line(size_t size) {
+  return (size + LS_CACHE_LINE - 1) & ~(size_t)(LS_CACHE_LINE - 1);
+}
 
 // Allocates `size` uninitialized bytes, aligned to 64 from 4 KiB on, else to
 // 16. A size of 0 gives a valid block: allocators are never asked for 0 bytes.

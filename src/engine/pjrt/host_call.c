@@ -43,8 +43,6 @@ static size_t parts_of(const ls_pjrt_hosts *self, const ls_emit_host *site,
 }
 
 // ---- Records ---------------------------------------------------------------
-static size_t round_to_line(size_t size) { return (size + 63) & ~(size_t)63; }
-
 size_t ls_pjrt_place_operands(const ls_emit_host *site, size_t devices,
                               size_t rows, char *memory, char ***lists) {
   size_t size = 0;
@@ -52,7 +50,7 @@ size_t ls_pjrt_place_operands(const ls_emit_host *site, size_t devices,
     for (size_t d = 0; d < devices; ++d) {
       lists[d][i] = memory != NULL ? memory + size : NULL;
       if (site->wide[i] || d + 1 == devices)
-        size += round_to_line(ls_pjrt_device_bytes(site, i) * rows);
+        size += ls_round_to_line(ls_pjrt_device_bytes(site, i) * rows);
     }
   return size;
 }
@@ -76,7 +74,7 @@ static ls_pjrt_record *make_record(ls_pjrt_hosts *self,
   size_t size = 0;
   for (size_t i = 0; i < count; ++i)
     size +=
-        round_to_line(ls_pjrt_host_bytes(site, i) * parts_of(self, site, i));
+        ls_round_to_line(ls_pjrt_host_bytes(site, i) * parts_of(self, site, i));
   ls_pjrt_record *record = ls_new(allocator, ls_pjrt_record);
   if (record == NULL) return NULL;
   record->threads = self->threads;
@@ -91,7 +89,8 @@ static ls_pjrt_record *make_record(ls_pjrt_hosts *self,
   char *at = record->data;
   for (size_t i = 0; i < count; ++i) {
     record->operands[i] = at;
-    at += round_to_line(ls_pjrt_host_bytes(site, i) * parts_of(self, site, i));
+    at +=
+        ls_round_to_line(ls_pjrt_host_bytes(site, i) * parts_of(self, site, i));
   }
   return record;
 }

@@ -80,17 +80,13 @@ typedef struct kernel_step {
       shared_out;  // Storages between the steps, read and written, or NONE.
 } kernel_step;
 
-static size_t line_up(size_t size) {
-  return (size + LS_CACHE_LINE - 1) & ~(size_t)(LS_CACHE_LINE - 1);
-}
-
 // Turns the step into one for all replicas of a batch: its blocks are those of
 // all replicas.
 static void spread_step(ls_cpu_compiler *self, const ls_cpu_use *use,
                         const kernel_step *step, uint32_t position) {
   const ls_kernel_plan *plan = &use->plan;
   ls_cpu_instruction *instruction = ls_cpu_at(self, position);
-  const size_t shared = line_up(plan->shared);
+  const size_t shared = ls_round_to_line(plan->shared);
   ls_cpu_per_lane *spread = NULL;
   ls_status status = ls_cpu_per_lane_make(
       &self->out->arena, step->loop, plan->params, step->blocks, use->lanes,
@@ -251,8 +247,8 @@ void ls_cpu_emit_use(ls_cpu_compiler *self, ls_cpu_scope *scope,
   }
   if (plan->first != NULL) {
     step.shared_in = ls_cpu_new_storage(
-        self,
-        use->lanes > 1 ? line_up(plan->shared) * use->lanes : plan->shared);
+        self, use->lanes > 1 ? ls_round_to_line(plan->shared) * use->lanes
+                             : plan->shared);
     const kernel_step first = {.loop = plan->first,
                                .blocks = plan->first_blocks,
                                .reads = true,

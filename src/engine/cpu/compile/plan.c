@@ -4,12 +4,8 @@
 //
 // There are three arenas: shared, a frame per lane (values that live across a
 // park) and one scratch for all lanes of a thread (other values). Buffers start
-// on cache lines. Two memory streams that are a multiple of 4 KiB apart slow
-// each other down, so big buffers, whose sizes often are such a multiple, get
-// 192 more bytes.
+// on cache lines, apart as ls_cpu_stride has it.
 #include "engine/cpu/compile/compile.h"
-
-enum { LINE = 64, STAGGERED = 2048, STAGGER = 192 };
 
 // Least size of a sum that kernels add to directly. A smaller sum is still on
 // its way to the cache when the next lane starts, and reading it back within a
@@ -30,12 +26,6 @@ typedef struct arena_plan {
   size_t count;
   size_t bytes;  // Highest number of bytes in use.
 } arena_plan;
-
-static size_t padded_size(size_t size) {
-  const size_t lines =
-      size == 0 ? LINE : (size + LINE - 1) & ~(size_t)(LINE - 1);
-  return size >= STAGGERED ? lines + STAGGER : lines;
-}
 
 // Removes the buffers that ended before `position`.
 static void expire_blocks(arena_plan *arena, uint32_t position) {
@@ -73,14 +63,14 @@ static bool crosses_park(const ls_cpu_compiler *self,
 
 static void set_place(ls_cpu_compiler *self, ls_cpu_storage *storage,
                       uint32_t base, size_t offset) {
-  if (offset / LINE > UINT32_MAX) {
+  if (offset / LS_CACHE_LINE > UINT32_MAX) {
     ls_cpu_fail(self, LS_STATUS(LS_RESOURCE_EXHAUSTED,
                                 "a program's buffers take %zu bytes; 256 GiB "
                                 "is what an engine can address",
                                 offset));
     return;
   }
-  storage->place = (ls_cpu_place){base, (uint32_t)(offset / LINE)};
+  storage->place = (ls_cpu_place){base, (uint32_t)(offset / LS_CACHE_LINE)};
 }
 
 // ---- The scan --------------------------------------------------------------
@@ -139,7 +129,7 @@ static void place_storages(ls_cpu_compiler *self, scan_state *scan) {
                           : storage->in_frame ? &scan->frame
                                               : &scan->scratch;
       const size_t offset =
-          place_block(arena, padded_size(storage->size), scan->lives[i].end);
+          place_block(arena, ls_cpu_stride(storage->size), scan->lives[i].end);
       set_place(self, storage, arena->base, offset);
     }
   }
@@ -241,7 +231,7 @@ static void place_bases(ls_cpu_compiler *self) {
     ls_cpu_storage *storage = &self->storages[i];
     if (storage->home == LS_CPU_CONSTANT) {
       set_place(self, storage, LS_CPU_BASE_CONSTANTS, constants);
-      constants += padded_size(storage->size);
+      constants += ls_cpu_stride(storage->size);
     } else if (storage->home != LS_CPU_ARENA) {
       storage->place = (ls_cpu_place){bases[storage->home] + storage->index, 0};
     }
@@ -332,7 +322,7 @@ static void place_spares(ls_cpu_compiler *self) {
   for (size_t i = 0; i < self->program->num_outputs; ++i) {
     out->spare_offsets[i] = offset;
     const size_t size = ls_cpu_ref_size(body, body->results[i]);
-    offset += (size + 63) & ~(size_t)63;
+    offset += ls_round_to_line(size);
   }
   out->spare_bytes = offset;
 }

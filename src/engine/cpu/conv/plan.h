@@ -41,7 +41,7 @@ void ls_conv_widen_column(const ls_conv_types *types, void *target,
 // Reserves `size` bytes of scratch at `*end`; returns their offset.
 static inline size_t ls_conv_place(size_t *end, size_t size) {
   const size_t begin = *end;
-  *end += (size + 63) / 64 * 64;
+  *end += ls_round_to_line(size);
   return begin;
 }
 

@@ -138,8 +138,7 @@ static void plan_two_steps(parts_params *self, ls_kernel_plan *plan) {
 
 static void plan_one_step(parts_params *self, ls_kernel_plan *plan) {
   self->rows = TALL_BAND;
-  self->sums = (plan->scratch + LINE * sizeof(float) - 1) /
-               (LINE * sizeof(float)) * (LINE * sizeof(float));
+  self->sums = ls_round_to_line(plan->scratch);
   plan->scratch = self->sums + TALL_BAND * self->product.n * sizeof(float);
   plan->loop = bands_loop;
 }
@@ -254,7 +253,7 @@ static size_t wide_bytes(const matmul_params *self) {
   const size_t k = wide_k(self);
   const size_t bytes =
       (n + m * n + m * k + k * n) * 2 * ls_dtype_size(self->dtype);
-  return (bytes + 63) / 64 * 64;
+  return ls_round_to_line(bytes);
 }
 
 // Scratch: the widened unit, then the product's own. Chains go on in the

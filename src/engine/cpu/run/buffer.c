@@ -197,8 +197,7 @@ static void *take_from_slab(ls_cpu_slabs *slabs, size_t size,
   if (open_slab(slabs, size, allocator)) {
     ls_cpu_slab *slab = slabs->open;
     data = (char *)slab + slab->used;
-    slab->used += (size + LS_CACHE_LINE - 1) / LS_CACHE_LINE * LS_CACHE_LINE +
-                  APART_BYTES;
+    slab->used += ls_round_to_line(size) + APART_BYTES;
     ls_count_retain(&slab->references);
     *out_slab = slab;
   }

@@ -177,7 +177,7 @@ static inline ls_cpu_host_room ls_cpu_room_of(const ls_cpu_host *host) {
   ls_cpu_host_room room = {.operands = host->num_in + host->num_out};
   for (uint32_t i = 0; i < room.operands; ++i)
     if (i < host->num_in ? host->copies_in : host->copies_out)
-      room.bytes += (ls_cpu_operand_bytes(host, i) + 63) & ~(size_t)63;
+      room.bytes += ls_round_to_line(ls_cpu_operand_bytes(host, i));
   return room;
 }
 

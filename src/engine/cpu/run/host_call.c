@@ -309,8 +309,6 @@ static void run_call(ls_host_job *job) {
 }
 
 // ---- Starting --------------------------------------------------------------
-static size_t round_to_line(size_t size) { return (size + 63) & ~(size_t)63; }
-
 // Returns the index of a replica's part in a wide value, which has this rank's
 // parts only.
 static size_t part_index(const ls_cpu_host *host, int32_t replica) {
@@ -336,7 +334,7 @@ static ls_status set_arguments(ls_cpu_host_record *record,
     if (is_in ? host->copies_in : host->copies_out) {
       if (is_in) memcpy(copy, operand, size);
       operand = copy;
-      copy += round_to_line(size);
+      copy += ls_round_to_line(size);
     }
     record->operands[i] = operand;
     if (!is_in && operand != NULL && host->types[i].dtype == LS_DTYPE_STRING)

@@ -159,11 +159,7 @@ ls_status ls_cpu_merge_prepare(const ls_cpu_kernels *kernels, ls_arena *arena,
 
   merge->bytes =
       (size_t)ls_shape_num_elements(wide.shape) * ls_dtype_size(wide.dtype);
-  // Keeps large buffers from being a multiple of a page apart; see
-  // compile/plan.c.
-  merge->stride =
-      ((merge->bytes + 63) & ~(size_t)63) + (merge->bytes >= 2048 ? 192 : 0);
-  if (merge->stride == 0) merge->stride = 64;
+  merge->stride = ls_cpu_stride(merge->bytes);
   merge->scratch = self.scratch;
   *out_merge = merge;
   return ls_ok();

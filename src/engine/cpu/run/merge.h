@@ -60,6 +60,14 @@ ls_status ls_cpu_merge_prepare(const ls_cpu_kernels *kernels, ls_arena *arena,
 // maximum and minimum.
 bool ls_cpu_merge_is_idempotent(const ls_node *node);
 
+// Returns the distance of a buffer to the next one: cache lines. Two memory
+// streams that are a multiple of 4 KiB apart slow each other down, so big
+// buffers, whose sizes often are such a multiple, get 192 more bytes.
+static inline size_t ls_cpu_stride(size_t size) {
+  return size == 0 ? LS_CACHE_LINE
+                   : ls_round_to_line(size) + (size >= 2048 ? 192 : 0);
+}
+
 // Returns the number of buffers in the stack of `count` replicas.
 static inline uint32_t ls_cpu_merge_depth(uint32_t count) {
   return count < 2 ? 1 : 31U - (uint32_t)__builtin_clz(count);

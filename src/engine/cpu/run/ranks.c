@@ -211,7 +211,7 @@ ls_status ls_cpu_ranks_agree(ls_instance *self,
 // Limits of an exchange of sums. ALL_TO_ALL: most bytes that every rank adds
 // up. GRANULE: elements that are never divided among ranks, so that parts begin
 // on cache lines.
-enum { ALL_TO_ALL = 16384, GRANULE = 64, LINE = 64 };
+enum { ALL_TO_ALL = 16384, GRANULE = 64 };
 
 // ---- Making ----------------------------------------------------------------
 static size_t count_granules(size_t elements) {
@@ -258,7 +258,7 @@ static ls_status make_sum(ls_cpu_sums *self, ls_executable *executable,
   }
   if (sum->merge->scratch > self->scratch) self->scratch = sum->merge->scratch;
   const size_t bytes = (own.end - own.begin) * sum->width;
-  sum->stride = (bytes + LINE - 1) & ~(size_t)(LINE - 1);
+  sum->stride = ls_round_to_line(bytes);
   sum->received = self->received;
   self->received += sum->stride * (self->num_subtrees - self->num_own);
   return ls_ok();

@@ -85,11 +85,11 @@ static size_t divide_scratch(const ls_cpu_attention_params *self, bool gradient,
       {&work->dk, half && gradient ? keys * self->k.depth : 0},
       {&work->dv, half && gradient ? keys * self->v.depth : 0},
   };
-  size_t size = (self->table_scratch + 63) / 64 * 64;
+  size_t size = ls_round_to_line(self->table_scratch);
   if (scratch != NULL) work->table = scratch;
   for (size_t i = 0; i < LS_COUNT_OF(parts); ++i) {
     if (scratch != NULL) *parts[i].part = scratch + size;
-    size += ((size_t)parts[i].elements * self->wide + 63) / 64 * 64;
+    size += ls_round_to_line((size_t)parts[i].elements * self->wide);
   }
   return size;
 }
