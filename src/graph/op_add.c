@@ -107,15 +107,10 @@ static ls_status check_spec(addition *a) {
 }
 
 static ls_status infer_types(addition *a) {
-  ls_infer infer = {.spec = &a->spec,
-                    .op_name = a->info->name,
-                    .in = a->in,
-                    .num_in = a->spec.num_inputs,
-                    .out = a->few_out,
-                    .num_out = 1,
-                    .arena = &a->memory};
+  ls_infer infer;
   memset(a->few_out, 0, sizeof(a->few_out));
-  LS_RETURN_IF_ERROR(ls_infer_run(&infer));
+  LS_RETURN_IF_ERROR(ls_infer_run(&infer, &a->spec, a->in, a->spec.num_inputs,
+                                  a->few_out, &a->memory));
   a->out = infer.out;
   a->num_out = infer.num_out;
   return ls_ok();

@@ -80,8 +80,12 @@ ls_status ls_op_check_count(const ls_op_info *info, size_t count) {
                              count);
 }
 
-ls_status ls_infer_run(ls_infer *infer) {
-  LS_RETURN_IF_ERROR(ls_op_table[infer->spec->type].infer(infer));
+ls_status ls_infer_run(ls_infer *infer, const ls_op_spec *spec,
+                       const ls_type *in, size_t num_in, ls_type *first,
+                       ls_arena *arena) {
+  const ls_op_info *info = &ls_op_table[spec->type];
+  *infer = (ls_infer){spec, info->name, in, num_in, first, 1, arena};
+  LS_RETURN_IF_ERROR(info->infer(infer));
   for (size_t i = 0; i < infer->num_out; ++i) {
     const ls_status status = ls_shape_check(infer->out[i].shape);
     if (!ls_status_is_ok(status))

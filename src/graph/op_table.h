@@ -91,8 +91,11 @@ extern const ls_op_info ls_op_table[LS_OP_TABLE_COUNT];
 // Makes room for `count` outputs instead of one.
 //   LS_UNIMPLEMENTED  more outputs than a ref can number
 ls_status ls_infer_outputs(ls_infer *infer, size_t count);
-// Runs the op's shape rule and checks that its answer has valid shapes.
-ls_status ls_infer_run(ls_infer *infer);
+// Runs the op's shape rule and checks that its answer has valid shapes. `first`
+// is zeroed room for one result.
+ls_status ls_infer_run(ls_infer *infer, const ls_op_spec *spec,
+                       const ls_type *in, size_t num_in, ls_type *first,
+                       ls_arena *arena);
 // Returns the least number of data inputs; ls_op_most returns the largest. A
 // SIZED op may have one more operand for each size.
 static inline size_t ls_op_least(const ls_op_info *info) {

@@ -52,14 +52,9 @@ static ls_status infer_rows(const ls_lower_request *request, ls_node *node,
   }
   const ls_op_spec spec = {
       .type = node->type, .attrs = node->attrs, .num_attrs = node->num_attrs};
-  ls_infer infer = {.spec = &spec,
-                    .op_name = ls_node_info(node)->name,
-                    .in = in,
-                    .num_in = node->num_inputs,
-                    .out = &first,
-                    .num_out = 1,
-                    .arena = memory};
-  LS_RETURN_IF_ERROR(ls_infer_run(&infer));
+  ls_infer infer;
+  LS_RETURN_IF_ERROR(
+      ls_infer_run(&infer, &spec, in, node->num_inputs, &first, memory));
   *out_rows = infer.out[0].shape.dim[0];
   return ls_ok();
 }

@@ -94,14 +94,9 @@ ls_status ls_lower_infer(ls_lower_scope *scope, const ls_node *node,
   const ls_op_spec spec = {
       .type = node->type, .attrs = node->attrs, .num_attrs = node->num_attrs};
   *out_type = (ls_type){0};
-  ls_infer infer = {.spec = &spec,
-                    .op_name = ls_node_info(node)->name,
-                    .in = in,
-                    .num_in = node->num_inputs,
-                    .out = out_type,
-                    .num_out = 1,
-                    .arena = &scope->to->arena};
-  LS_RETURN_IF_ERROR(ls_infer_run(&infer));
+  ls_infer infer;
+  LS_RETURN_IF_ERROR(ls_infer_run(&infer, &spec, in, node->num_inputs, out_type,
+                                  &scope->to->arena));
   if (infer.num_out > 0) *out_type = infer.out[0];
   return ls_ok();
 }
@@ -188,14 +183,8 @@ static ls_status infer_lowered(ls_lower_scope *scope, const ls_op_spec *spec,
   LS_ARENA_ARRAY_OR_RETURN(memory, ls_type, types, spec->num_inputs + 2);
   for (size_t i = 0; i < spec->num_inputs; ++i)
     types[i] = ls_graph_type(scope->to, inputs[i]);
-  *infer = (ls_infer){.spec = spec,
-                      .op_name = ls_op_table[spec->type].name,
-                      .in = types,
-                      .num_in = spec->num_inputs,
-                      .out = &types[spec->num_inputs],
-                      .num_out = 1,
-                      .arena = memory};
-  LS_RETURN_IF_ERROR(ls_infer_run(infer));
+  LS_RETURN_IF_ERROR(ls_infer_run(infer, spec, types, spec->num_inputs,
+                                  &types[spec->num_inputs], memory));
   for (size_t i = 0; i < infer->num_out; ++i)
     if (!ls_shape_is_known(infer->out[i].shape))
       return ls_invalid_argument(

@@ -216,14 +216,7 @@ static ls_status infer(body *b, const ls_op_spec *spec, const uint64_t *inputs,
   LS_ARENA_NEW_OR_RETURN(b->c->memory, ls_type, type);
   for (size_t i = 0; i < spec->num_inputs; ++i)
     in[i] = ls_graph_type(b->c->to, inputs[i]);
-  *out = (ls_infer){.spec = spec,
-                    .op_name = ls_op_table[spec->type].name,
-                    .in = in,
-                    .num_in = spec->num_inputs,
-                    .out = type,
-                    .num_out = 1,
-                    .arena = b->c->memory};
-  return ls_infer_run(out);
+  return ls_infer_run(out, spec, in, spec->num_inputs, type, b->c->memory);
 }
 
 // Appends the replicate op. It takes the attributes, name and source position

@@ -180,14 +180,8 @@ static ls_status groups_check_op(uint16_t type, ls_tensor x,
     return ls_unimplemented("%s of %s: its rank must be below %d",
                             ls_op_table[type].name,
                             LS_SHAPE_TEXT(in.dtype, in.shape), LS_MAX_RANK);
-  ls_infer infer = {.spec = &spec,
-                    .op_name = ls_op_table[type].name,
-                    .in = &in,
-                    .num_in = 1,
-                    .out = &out,
-                    .num_out = 1,
-                    .arena = &arena};
-  return ls_infer_run(&infer);
+  ls_infer infer;
+  return ls_infer_run(&infer, &spec, &in, 1, &out, &arena);
 }
 
 typedef struct asked {

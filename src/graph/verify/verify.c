@@ -130,14 +130,9 @@ static ls_status verify_check_types(ls_verifier *v) {
                            .num_attrs = node->num_attrs,
                            .regions = node->regions,
                            .num_regions = node->num_regions};
-  ls_infer infer = {.spec = &spec,
-                    .op_name = ls_node_info(node)->name,
-                    .in = in,
-                    .num_in = node->num_inputs,
-                    .out = few,
-                    .num_out = 1,
-                    .arena = &v->scratch};
-  LS_RETURN_IF_ERROR(broken_by(v, ls_infer_run(&infer)));
+  ls_infer infer;
+  LS_RETURN_IF_ERROR(broken_by(
+      v, ls_infer_run(&infer, &spec, in, node->num_inputs, few, &v->scratch)));
   if (infer.num_out != node->num_outputs)
     return ls_verify_broken(v, "it has %u outputs, by the shape rule %zu",
                             node->num_outputs, infer.num_out);
