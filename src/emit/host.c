@@ -67,9 +67,7 @@ static ls_status find_types(ls_emitter *e, const ls_graph *graph,
                      : node->outputs[i - site->num_inputs];
     is_wide[i] |= !is_in && all > 0;
     if (is_wide[i]) LS_RETURN_IF_ERROR(ls_wide_part(types[i], all, &types[i]));
-    if (is_wide[i])
-      strides[i] = (size_t)ls_shape_num_elements(types[i].shape) *
-                   ls_dtype_size(types[i].dtype);
+    if (is_wide[i]) strides[i] = ls_type_bytes(types[i]);
   }
   site->types = types;
   site->wide = is_wide;
@@ -279,9 +277,7 @@ static bool fits_around(search *s, ls_graph *graph, const ls_node *node,
                              ? ls_graph_type(graph, node->inputs[i])
                              : node->outputs[i - node->num_inputs];
     if (type.shape.rank > rank) rank = type.shape.rank;
-    if (is_in_loop)
-      s->out->bytes += ls_shape_num_elements(type.shape) *
-                       (int64_t)ls_dtype_size(type.dtype);
+    if (is_in_loop) s->out->bytes += (int64_t)ls_type_bytes(type);
   }
   const bool fits = node->num_outputs > 0
                         ? node->num_inputs == 0 && (is_free || !s->gives)

@@ -321,6 +321,10 @@ ls_node *ls_graph_node(const ls_graph *graph, uint64_t id);
 static inline ls_node *ls_graph_node_of(const ls_graph *graph, uint64_t ref) {
   return ls_graph_node(graph, ls_ref_id(ref));
 }
+// Returns the bytes of a value. At most 2^46 elements of 16 bytes: no overflow.
+static inline size_t ls_type_bytes(ls_type type) {
+  return (size_t)ls_shape_num_elements(type.shape) * ls_dtype_size(type.dtype);
+}
 // Returns the type of a ref; zeros if its node does not exist any more.
 ls_type ls_graph_type(const ls_graph *graph, uint64_t ref);
 // Returns the graph that has the nodes of a handle's graph: follows `forward`.

@@ -61,10 +61,7 @@ static bool is_input(const walk *w, ls_array *array) {
     const uintptr_t feed = (uintptr_t)w->inputs.feeds[i];
     if (feed - begin < size) return true;
     const ls_type type = w->inputs.types[i];
-    if (feed < begin &&
-        begin - feed < (uint64_t)ls_shape_num_elements(type.shape) *
-                           ls_dtype_size(type.dtype))
-      return size > 0;
+    if (feed < begin && begin - feed < ls_type_bytes(type)) return size > 0;
   }
   return false;
 }

@@ -91,8 +91,7 @@ static ls_status read_member(ls_saved_npz *npz, size_t index, ls_map *known) {
     return ls_invalid_argument(
         "'%s' has array '%s' of texts, which is no value of a variable",
         npz->file->path, entry->name);
-  entry->size =
-      (size_t)ls_shape_num_elements(entry->shape) * ls_dtype_size(entry->dtype);
+  entry->size = ls_type_bytes((ls_type){entry->dtype, entry->shape});
   if (ls_map_find_text(known, entry->name) != NULL)
     return ls_invalid_argument("'%s' has two arrays called '%s'",
                                npz->file->path, entry->name);

@@ -14,13 +14,8 @@ typedef struct summing {
   uint64_t *sums;
 } summing;
 
-static size_t bytes_of(const ls_variable *variable) {
-  return (size_t)ls_shape_num_elements(variable->type.shape) *
-         ls_dtype_size(variable->type.dtype);
-}
-
 static int64_t pieces_of(const ls_variable *variable) {
-  return (int64_t)((bytes_of(variable) + PIECE - 1) / PIECE);
+  return (int64_t)((ls_type_bytes(variable->type) + PIECE - 1) / PIECE);
 }
 
 static uint64_t sum_piece(const char *data, size_t size, size_t at) {
@@ -35,7 +30,7 @@ static void sum_pieces(void *user, int worker, int64_t begin, int64_t end) {
   int64_t first = 0, last = 0;  // Pieces of a variable.
   (void)worker;
   for (size_t i = 0; i < values->count && first < end; ++i, first = last) {
-    const size_t size = bytes_of(values->variables[i]);
+    const size_t size = ls_type_bytes(values->variables[i]->type);
     last = first + pieces_of(values->variables[i]);
     for (int64_t k = begin > first ? begin : first; k < end && k < last; ++k)
       all->sums[k] =

@@ -50,10 +50,6 @@ void ls_cpu_release_executable(ls_executable *executable) {
   ls_release(allocator, executable);
 }
 
-static int64_t size_of(ls_type type) {
-  return (int64_t)ls_dtype_size(type.dtype) * ls_shape_num_elements(type.shape);
-}
-
 // Adds up what is known before a run: values are dense, and variables without
 // separate buffers keep theirs.
 static ls_plan_facts get_facts(const ls_executable *executable) {
@@ -66,9 +62,10 @@ static ls_plan_facts get_facts(const ls_executable *executable) {
   figures->num_devices = 1;
   for (size_t i = 0; i < program->num_inputs + program->num_uses; ++i)
     figures->argument_bytes +=
-        size_of(ls_graph_type(body, body->parameters[i]));
+        (int64_t)ls_type_bytes(ls_graph_type(body, body->parameters[i]));
   for (size_t i = 0; i < body->num_results; ++i) {
-    const int64_t size = size_of(ls_graph_type(body, body->results[i]));
+    const int64_t size =
+        (int64_t)ls_type_bytes(ls_graph_type(body, body->results[i]));
     figures->result_bytes += size;
     if (i >= program->num_outputs && !program->apart)
       figures->alias_bytes += size;

@@ -2,10 +2,6 @@
 #include "base/threads/locked.h"
 #include "engine/pjrt/pjrt.h"
 
-static size_t type_size(ls_type type) {
-  return (size_t)ls_shape_num_elements(type.shape) * ls_dtype_size(type.dtype);
-}
-
 static ls_pjrt_buffer *buffer_of(const ls_buffer *buffer) {
   return (ls_pjrt_buffer *)(uintptr_t)buffer;
 }
@@ -64,7 +60,7 @@ ls_status ls_pjrt_fetch(const ls_pjrt_client *client, ls_type type,
   // A device may have columns. Less than two dimensions have one order.
   LS_PJRT_ARGS(ls_pjrt_download_args, args, .buffer = buffer, .data = data,
                .layout = type.shape.rank > 1 ? &rows : NULL,
-               .num_bytes = type_size(type));
+               .num_bytes = ls_type_bytes(type));
   ls_status status =
       ls_pjrt_call(client->plugin, LS_PJRT_Buffer_ToHostBuffer, &args);
   if (ls_status_code(status) == LS_UNIMPLEMENTED && args.layout != NULL) {
@@ -146,7 +142,8 @@ static ls_status copy_to_device(ls_pjrt_buffer *self, int32_t device) {
   LS_RETURN_IF_ERROR(move_to_host(self));
   LS_RETURN_IF_ERROR(host->look(self->host, &data));
   if (data == NULL)
-    data = memset(host->overwrite(self->host), 0, type_size(self->base.type));
+    data =
+        memset(host->overwrite(self->host), 0, ls_type_bytes(self->base.type));
   LS_RETURN_IF_ERROR(ls_pjrt_send(client, self->base.type, data, device,
                                   &self->parts[device], &done));
   const ls_status status = ls_pjrt_await(client->plugin, done);
@@ -205,7 +202,7 @@ void *ls_pjrt_overwrite(ls_buffer *buffer) {
 }
 
 ls_status ls_pjrt_upload(ls_buffer *buffer, const void *data) {
-  const size_t size = type_size(buffer->type);
+  const size_t size = ls_type_bytes(buffer->type);
   void *target = ls_pjrt_overwrite(buffer);
   if (size > 0) memcpy(target, data, size);
   return ls_ok();

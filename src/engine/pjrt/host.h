@@ -103,8 +103,7 @@ struct ls_pjrt_hosts {
 // Returns the bytes of an operand, or output after the inputs, of one replica.
 static inline size_t ls_pjrt_host_bytes(const ls_emit_host *site,
                                         size_t operand) {
-  return (size_t)ls_shape_num_elements(site->types[operand].shape) *
-         ls_dtype_size(site->types[operand].dtype);
+  return ls_type_bytes(site->types[operand]);
 }
 
 // Returns the bytes of what a device has of it.

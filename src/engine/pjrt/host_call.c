@@ -153,8 +153,7 @@ static ls_status record_give(ls_host_call *call, size_t output,
       (void *)((char *)call->engine - offsetof(ls_pjrt_record, engine));
   const size_t parts = (size_t)call->num_replicas;
   memcpy(record->operands[call->num_inputs + output], data,
-         (size_t)ls_shape_num_elements(call->output_types[output].shape) *
-             ls_dtype_size(call->output_types[output].dtype) * parts);
+         ls_type_bytes(call->output_types[output]) * parts);
   return ls_ok();
 }
 

@@ -200,16 +200,12 @@ typedef struct core_memory {
   int32_t replicas, cores_per_replica;
 } core_memory;
 
-static int64_t bytes_of(ls_type type) {
-  return (int64_t)ls_dtype_size(type.dtype) * ls_shape_num_elements(type.shape);
-}
-
 static int64_t core_memory_bytes(const core_memory *memory) {
   const ls_program *program = memory->program;
   const ls_plan_facts *facts = memory->facts;
   int64_t bytes = (int64_t)facts->constant_bytes;
   for (size_t i = 0; i < program->num_uses; ++i)
-    bytes += bytes_of(program->uses[i].type);
+    bytes += (int64_t)ls_type_bytes(program->uses[i].type);
   // Replicas split the memory that they share, and the cores of a replica split
   // its memory evenly.
   const int64_t shared = (int64_t)facts->shared_bytes / memory->replicas +
@@ -242,9 +238,10 @@ static void note_nodes(large_value *values, const ls_graph *graph) {
     const ls_node *node = walk.node;
     if (node->type == LS_OP_PARAMETER || node->num_regions > 0) continue;
     for (uint32_t k = 0; k < node->num_outputs; ++k)
-      note_value(values, (large_value){.bytes = bytes_of(node->outputs[k]),
-                                       .node = node,
-                                       .graph = walk.graph});
+      note_value(values, (large_value){
+                             .bytes = (int64_t)ls_type_bytes(node->outputs[k]),
+                             .node = node,
+                             .graph = walk.graph});
   }
 }
 
@@ -274,7 +271,7 @@ static ls_status check_core_memory(const ls_core *core, int64_t limit,
   for (size_t i = 0; i < program->num_uses; ++i)
     note_value(
         values,
-        (large_value){.bytes = bytes_of(program->uses[i].type),
+        (large_value){.bytes = (int64_t)ls_type_bytes(program->uses[i].type),
                       .variable = (ls_variable *)program->uses[i].variable});
   note_nodes(values, program->body);
   LS_OWN(ls_text, text) = {.allocator = core->pod->allocator};

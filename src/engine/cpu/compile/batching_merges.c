@@ -173,7 +173,7 @@ static void emit_product_rows(ls_cpu_classes *self, uint32_t m,
     return;
   is_sum(merge, &products.mean);
   products.mean = products.mean && covers_all_replicas(self, range);
-  size_t bytes = ls_cpu_type_size(merge->outputs[0]);
+  size_t bytes = ls_type_bytes(merge->outputs[0]);
   const ls_node *product = merge;  // Names the instruction.
   for (uint32_t k = 0; k < self->count; ++k) {
     ls_cpu_batched *class = &self->items[k];
@@ -309,7 +309,7 @@ static void emit_tree(ls_cpu_classes *self, uint32_t m,
                                     .params = tree,
                                     .blocks = ls_cpu_tree_blocks(tree),
                                     .bytes = (there[tree->replicas] + 1) *
-                                             ls_cpu_type_size(type),
+                                             ls_type_bytes(type),
                                     .in = from.operands,
                                     .num_in = from.count,
                                     .out = &result,
@@ -391,7 +391,7 @@ void ls_cpu_merge_batched(ls_cpu_classes *self, uint32_t m) {
   ls_cpu_compiler *compiler = self->compiler;
   const ls_node *merge = merge_of(&self->items[0], m);
   const uint32_t result =
-      ls_cpu_new_shared(compiler, ls_cpu_type_size(merge->outputs[0]));
+      ls_cpu_new_shared(compiler, ls_type_bytes(merge->outputs[0]));
   for (uint32_t k = 0; k < self->count; ++k)
     ls_cpu_bind_ref(compiler, self->items[k].scope,
                     ls_ref(merge_of(&self->items[k], m)->id, 0), result);

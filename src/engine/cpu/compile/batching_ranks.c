@@ -133,7 +133,7 @@ static bool waits_for_next(const ls_cpu_classes *self, uint32_t e) {
   const ls_cpu_batched *first = &self->items[0];
   const uint32_t next = self->order[e + 1];
   return self->addends[next * self->count].before <= first->emitted + NEAR &&
-         ls_cpu_type_size(first->body->merges[next]->outputs[0]) <=
+         ls_type_bytes(first->body->merges[next]->outputs[0]) <=
              self->unsent_bytes / MUCH_SMALLER;
 }
 

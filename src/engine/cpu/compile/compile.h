@@ -182,7 +182,6 @@ uint32_t ls_cpu_new_shared(ls_cpu_compiler *self, size_t size);
 uint32_t ls_cpu_new_base(ls_cpu_compiler *self, ls_cpu_home home,
                          uint32_t index, size_t size);
 
-size_t ls_cpu_type_size(ls_type type);
 size_t ls_cpu_ref_size(const ls_graph *graph, uint64_t ref);
 
 void ls_cpu_scope_init(ls_cpu_compiler *self, ls_cpu_scope *scope,

@@ -197,7 +197,7 @@ static void print_memory(const ls_instance *self, ls_text *text) {
   const ls_plan_facts *facts = &executable->facts;
   size_t variables = 0;
   for (size_t i = 0; i < executable->program->num_uses; ++i)
-    variables += ls_cpu_type_size(executable->program->uses[i].type);
+    variables += ls_type_bytes(executable->program->uses[i].type);
   ls_text_append_format(
       text,
       "memory, MB: variables %.3f, constants %.3f, shared values of a step "

@@ -98,10 +98,10 @@ static void spread_step(ls_cpu_compiler *self, const ls_cpu_use *use,
   spread->first = use->first;
   size_t *stride = spread->strides;
   for (size_t i = 0; step->reads && i < plan->num_in; ++i)
-    *stride++ = use->is_whole[i] ? 0 : ls_cpu_type_size(plan->in[i]);
+    *stride++ = use->is_whole[i] ? 0 : ls_type_bytes(plan->in[i]);
   if (step->shared_in != LS_CPU_NONE) *stride++ = shared;
   for (unsigned i = step->begin; i < step->end; ++i)
-    *stride++ = ls_cpu_type_size(plan->out[i]);
+    *stride++ = ls_type_bytes(plan->out[i]);
   if (step->shared_out != LS_CPU_NONE) *stride++ = shared;
   instruction->loop = ls_cpu_per_lane_loop;
   instruction->params = spread;
@@ -141,11 +141,11 @@ static void emit_step(ls_cpu_compiler *self, ls_cpu_scope *scope,
   size_t bytes = plan->shared;
   for (uint32_t i = 0; step->reads && i < node->num_inputs; ++i) {
     ls_cpu_read(self, use->inputs[i]);
-    bytes += ls_cpu_type_size(plan->in[i]);
+    bytes += ls_type_bytes(plan->in[i]);
   }
   if (step->shared_in != LS_CPU_NONE) ls_cpu_read(self, step->shared_in);
   for (unsigned i = step->begin; i < step->end; ++i) {
-    const size_t size = ls_cpu_type_size(plan->out[i]);
+    const size_t size = ls_type_bytes(plan->out[i]);
     bytes += size;
     const uint32_t storage = ls_cpu_new_storage(self, size * use->lanes);
     ls_cpu_write(self, storage);
@@ -218,7 +218,7 @@ static void compute_nothing(const ls_kernel_call *call, int64_t begin,
 
 static bool has_empty_outputs(const ls_kernel_plan *plan) {
   for (unsigned i = 0; i < plan->node->num_outputs; ++i)
-    if (ls_cpu_type_size(plan->out[i]) > 0) return false;
+    if (ls_type_bytes(plan->out[i]) > 0) return false;
   return plan->node->num_outputs > 0;
 }
 
@@ -357,7 +357,7 @@ void ls_cpu_emit_stack(ls_cpu_compiler *self, ls_cpu_scope *scope,
     ls_cpu_read(self, ls_cpu_storage_of(self, scope, node->inputs[i]));
   for (unsigned i = 0; i < node->num_outputs; ++i) {
     const uint32_t storage =
-        ls_cpu_new_storage(self, ls_cpu_type_size(node->outputs[i]));
+        ls_cpu_new_storage(self, ls_type_bytes(node->outputs[i]));
     ls_cpu_write(self, storage);
     ls_cpu_bind_ref(self, scope, ls_ref(node->id, i), storage);
   }
@@ -370,7 +370,7 @@ void ls_cpu_emit_stack(ls_cpu_compiler *self, ls_cpu_scope *scope,
     const ls_type element = is_push
                                 ? ls_graph_type(scope->graph, node->inputs[1])
                                 : node->outputs[1];
-    ls_cpu_at(self, position)->size = (int64_t)ls_cpu_type_size(element);
+    ls_cpu_at(self, position)->size = (int64_t)ls_type_bytes(element);
     number = element.dtype == LS_DTYPE_VARIANT;
     // The new pointer overwrites the old one.
     self->origins[position].in_place[0] = 1;

@@ -247,7 +247,7 @@ static ls_status make_types(ls_arena *arena, const ls_graph *graph,
     LS_RETURN_IF_ERROR(find_call_types(
         node, ls_node_int(node, LS_ATTR_ID_REPLICAS), types, is_wide));
   for (size_t i = 0; i < count; ++i) {
-    sizes[i] = ls_cpu_type_size(types[i]);
+    sizes[i] = ls_type_bytes(types[i]);
     strides[i] = is_wide[i] ? sizes[i] : 0;
   }
   host->types = types;

@@ -46,7 +46,7 @@ ls_cpu_lane_merge ls_cpu_make_lane_merge(ls_cpu_compiler *self,
   ls_cpu_need_scratch(self, made.merge->scratch, LS_CPU_MANY_BLOCKS);
   // The sizes depend on the parts, which are chosen last.
   made.partials = ls_cpu_new_shared(self, 0);
-  made.result = ls_cpu_new_shared(self, ls_cpu_type_size(type));
+  made.result = ls_cpu_new_shared(self, ls_type_bytes(type));
   return made;
 }
 
@@ -99,7 +99,7 @@ static ls_cpu_lane_merge next_lane_merge(ls_cpu_compiler *self,
   // In a loop a lane may post the next trip's rows before other lanes have read
   // those of this trip: so rows are staged.
   if (made.merge->offsets != NULL)
-    made.staging = ls_cpu_new_shared(self, ls_cpu_type_size(node->outputs[0]));
+    made.staging = ls_cpu_new_shared(self, ls_type_bytes(node->outputs[0]));
   if (!ls_cpu_has_memory(self, LS_GROW(self->allocator, self->lane_merges,
                                        self->meetings_capacity,
                                        self->num_meetings + 1)))
@@ -116,7 +116,7 @@ static void emit_meet(ls_cpu_compiler *self, ls_cpu_scope *scope,
   const ls_cpu_lane_merge merge = next_lane_merge(self, scope->graph, node);
   if (ls_cpu_failed(self)) return;
   ls_cpu_emit_post(self, scope->graph, &merge, value);
-  const size_t size = ls_cpu_type_size(node->outputs[0]);
+  const size_t size = ls_type_bytes(node->outputs[0]);
   const uint32_t own = ls_cpu_new_storage(self, size);
   const uint32_t meet = ls_cpu_emit(self, LS_CPU_MEET, node);
   ls_cpu_read(self, merge.result);
@@ -143,7 +143,7 @@ static void emit_equal(ls_cpu_compiler *self, ls_cpu_scope *scope,
   }
   ls_cpu_need_scratch(self, merge->scratch, LS_CPU_MANY_BLOCKS);
   const uint32_t result =
-      ls_cpu_new_storage(self, ls_cpu_type_size(node->outputs[0]));
+      ls_cpu_new_storage(self, ls_type_bytes(node->outputs[0]));
   const uint32_t power = ls_cpu_new_storage(self, merge->bytes);
   const uint32_t sum = merge->narrow.loop == NULL
                            ? power

@@ -141,12 +141,8 @@ void ls_cpu_park(ls_cpu_compiler *self) {
 }
 
 // ---- Storages --------------------------------------------------------------
-size_t ls_cpu_type_size(ls_type type) {
-  return (size_t)ls_shape_num_elements(type.shape) * ls_dtype_size(type.dtype);
-}
-
 size_t ls_cpu_ref_size(const ls_graph *graph, uint64_t ref) {
-  return ls_cpu_type_size(ls_graph_type(graph, ref));
+  return ls_type_bytes(ls_graph_type(graph, ref));
 }
 
 uint32_t ls_cpu_new_base(ls_cpu_compiler *self, ls_cpu_home home,

@@ -229,11 +229,6 @@ static void set_blank(cpu_buffer *buffer, bool blank) {
   __atomic_store_n(&buffer->needs_zeros, blank, __ATOMIC_RELEASE);
 }
 
-static size_t buffer_size(const ls_buffer *buffer) {
-  return (size_t)ls_shape_num_elements(buffer->type.shape) *
-         ls_dtype_size(buffer->type.dtype);
-}
-
 ls_status ls_cpu_create_buffer(ls_backend *backend, ls_type type,
                                ls_buffer **out_buffer) {
   *out_buffer = NULL;
@@ -247,7 +242,7 @@ ls_status ls_cpu_create_buffer(ls_backend *backend, ls_type type,
   ls_object_init(&buffer->base.object, &buffer_type);
   buffer->base.backend = backend;
   buffer->base.type = type;
-  const size_t size = buffer_size(&buffer->base);
+  const size_t size = ls_type_bytes(buffer->base.type);
   buffer->base.data = size >= LEAST_BYTES && size < MOST_BYTES
                           ? take_from_slab(ls_cpu_backend_slabs(backend), size,
                                            allocator, &buffer->slab)
@@ -270,7 +265,7 @@ void *ls_cpu_overwrite(ls_buffer *buffer) {
 }
 
 ls_status ls_cpu_upload(ls_buffer *buffer, const void *data) {
-  const size_t size = buffer_size(buffer);
+  const size_t size = ls_type_bytes(buffer->type);
   void *target = ls_cpu_overwrite(buffer);
   if (size > 0) memcpy(target, data, size);
   return ls_ok();
@@ -316,7 +311,7 @@ void ls_cpu_stream_copy(ls_backend *backend, void *target, const void *from,
 }
 
 ls_status ls_cpu_download(const ls_buffer *buffer, void *data) {
-  const size_t size = buffer_size(buffer);
+  const size_t size = ls_type_bytes(buffer->type);
   const void *from = NULL;
   LS_RETURN_IF_ERROR(ls_cpu_look(buffer, &from));
   if (from == NULL)
@@ -336,7 +331,7 @@ static void zero_loop(const ls_kernel_call *call, int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end; ++i) {
     cpu_buffer *buffer = (cpu_buffer *)buffers[i];
     if (buffers[i] == NULL || !is_blank(buffer)) continue;
-    memset(buffer->base.data, 0, buffer_size(buffers[i]));
+    memset(buffer->base.data, 0, ls_type_bytes(buffers[i]->type));
     set_blank(buffer, false);
   }
 }
@@ -349,7 +344,7 @@ void ls_cpu_write_zeros(ls_cpu_slabs *slabs, ls_buffer *const *buffers,
   ls_mutex_lock(&slabs->lock);
   for (size_t i = 0; i < count; ++i)
     if (buffers[i] != NULL && is_blank((const cpu_buffer *)buffers[i]))
-      num_bytes += buffer_size(buffers[i]);
+      num_bytes += ls_type_bytes(buffers[i]->type);
   if (ls_cpu_team_gains(0, num_bytes, (int64_t)count))
     ls_cpu_team_run(team, zero_loop, &call, (int64_t)count);
   else if (num_bytes > 0)

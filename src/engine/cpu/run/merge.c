@@ -50,8 +50,7 @@ static ls_status prepare_step(preparation *self, uint16_t type,
     return ls_internal("kernel '%s' does not work in place",
                        ls_op_table[type].name);
   }
-  const size_t bytes = (size_t)ls_shape_num_elements(out.shape) *
-                       ls_dtype_size(out.dtype) * (num_in + 1);
+  const size_t bytes = ls_type_bytes(out) * (num_in + 1);
   *step = (ls_cpu_step){plan.loop, plan.params, plan.blocks,
                         ls_cpu_team_gains(plan.flops, bytes, plan.blocks)};
   if (plan.scratch > self->scratch) self->scratch = plan.scratch;
@@ -157,8 +156,7 @@ ls_status ls_cpu_merge_prepare(const ls_cpu_kernels *kernels, ls_arena *arena,
   if (strcmp(reduction, "mean") == 0)
     LS_RETURN_IF_ERROR(prepare_mean(&self, wide, merge));
 
-  merge->bytes =
-      (size_t)ls_shape_num_elements(wide.shape) * ls_dtype_size(wide.dtype);
+  merge->bytes = ls_type_bytes(wide);
   merge->stride = ls_cpu_stride(merge->bytes);
   merge->scratch = self.scratch;
   *out_merge = merge;

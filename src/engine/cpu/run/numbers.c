@@ -154,8 +154,7 @@ static void show_results(const ls_instance *self, const ls_cpu_worker *worker,
   for (uint32_t i = at->num_in; i < at->num_in + at->num_out; ++i) {
     const ls_type type = note->operands->types[i];
     const size_t all = bytes_of(self, at->operand + i);
-    const size_t bytes =
-        (size_t)ls_shape_num_elements(type.shape) * ls_dtype_size(type.dtype);
+    const size_t bytes = ls_type_bytes(type);
     if (type.shape.rank == LS_UNKNOWN_RANK || bytes == 0) continue;
     for (size_t k = 0; k < all / bytes; ++k) {
       const char *data = (const char *)operands[i] + k * bytes;
@@ -232,8 +231,7 @@ typedef struct given {
 // Shows an input or a variable to the runtime's watch.
 static void show_given(const ls_runtime *runtime, const given *g) {
   char label[LS_MAX_FULL_NAME + 16];
-  const size_t bytes = (size_t)ls_shape_num_elements(g->type.shape) *
-                       ls_dtype_size(g->type.dtype);
+  const size_t bytes = ls_type_bytes(g->type);
   if (runtime->watch == NULL || bytes == 0 || g->data == NULL) return;
   (void)ls_format(label, sizeof(label), "%s %s", g->noun, g->name);
   runtime->watch(runtime->watch_user,
@@ -256,9 +254,7 @@ static void note_given(const ls_executable *executable, ls_cpu_numbers *numbers,
   show_given(executable->backend->runtime, g);
   if (numbers->kind >= LS_CPU_NAN_GIVEN || !ls_dtype_is_float(type.dtype))
     return;
-  const ls_cpu_range range = look_at(type.dtype, g->data,
-                                     (size_t)ls_shape_num_elements(type.shape) *
-                                         ls_dtype_size(type.dtype));
+  const ls_cpu_range range = look_at(type.dtype, g->data, ls_type_bytes(type));
   if (range.first_nan < 0) return;
   numbers->kind = LS_CPU_NAN_GIVEN;
   numbers->row = g->noun[0] == 'i' && g->replica >= 0
