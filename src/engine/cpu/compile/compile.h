@@ -35,6 +35,10 @@ typedef enum ls_cpu_home {
 typedef struct ls_cpu_stretch {
   uint32_t begin, end;  // First and last position.
 } ls_cpu_stretch;
+static inline bool ls_cpu_is_within(const ls_cpu_stretch *stretch,
+                                    uint32_t position) {
+  return stretch->begin <= position && position <= stretch->end;
+}
 
 typedef struct ls_cpu_storage {
   ls_cpu_home home;

@@ -21,10 +21,8 @@ enum { LEAST_BYTES = 1024 };  // Copies of fewer bytes are cheap.
 // see the bases of their launch.
 static bool is_beside_lanes(const ls_cpu_compiler *self, uint32_t position) {
   if (self->origins[position].replicate != LS_CPU_NONE) return true;
-  for (size_t i = 0; i < self->num_replicates; ++i) {
-    const ls_cpu_stretch *stretch = &self->replicates[i];
-    if (stretch->begin <= position && position <= stretch->end) return true;
-  }
+  for (size_t i = 0; i < self->num_replicates; ++i)
+    if (ls_cpu_is_within(&self->replicates[i], position)) return true;
   return false;
 }
 
@@ -145,10 +143,6 @@ static const ls_cpu_access *next_access(const ls_cpu_compiler *self,
   return access->next == LS_CPU_NONE ? NULL : &self->accesses[access->next];
 }
 
-static bool is_in_stretch(const ls_cpu_stretch *stretch, uint32_t position) {
-  return stretch->begin <= position && position <= stretch->end;
-}
-
 // A storage that is first written before a loop and used in it lives to the
 // loop's end: the next trip uses it again.
 bool ls_cpu_extent(const ls_cpu_compiler *self, uint32_t root,
@@ -160,7 +154,7 @@ bool ls_cpu_extent(const ls_cpu_compiler *self, uint32_t root,
     if (extent.begin >= loop->begin || loop->end <= extent.end) continue;
     for (const ls_cpu_access *a = first_access(self, root); a != NULL;
          a = next_access(self, a)) {
-      if (!is_in_stretch(loop, a->position)) continue;
+      if (!ls_cpu_is_within(loop, a->position)) continue;
       extent.end = loop->end;
       break;
     }
@@ -235,8 +229,8 @@ static bool may_overwrite(const ls_cpu_compiler *self, uint32_t position,
 static bool in_same_loops(const ls_cpu_compiler *self, uint32_t outer,
                           uint32_t inner) {
   for (size_t i = 0; i < self->num_loops; ++i)
-    if (is_in_stretch(&self->loops[i], inner) &&
-        !is_in_stretch(&self->loops[i], outer))
+    if (ls_cpu_is_within(&self->loops[i], inner) &&
+        !ls_cpu_is_within(&self->loops[i], outer))
       return false;
   return true;
 }
@@ -258,8 +252,10 @@ static bool exclude_each_other(const ls_cpu_compiler *self, uint32_t p,
                                uint32_t q) {
   for (size_t i = 0; i < self->num_forks; ++i) {
     const ls_cpu_stretch *branches = self->forks[i].branches;
-    if ((is_in_stretch(&branches[0], p) && is_in_stretch(&branches[1], q)) ||
-        (is_in_stretch(&branches[1], p) && is_in_stretch(&branches[0], q)))
+    if ((ls_cpu_is_within(&branches[0], p) &&
+         ls_cpu_is_within(&branches[1], q)) ||
+        (ls_cpu_is_within(&branches[1], p) &&
+         ls_cpu_is_within(&branches[0], q)))
       return true;
   }
   return false;
@@ -282,8 +278,8 @@ static bool is_copy_between(const ls_cpu_compiler *self, uint32_t position,
 static bool leads_to(const ls_cpu_compiler *self, uint32_t p, uint32_t q) {
   for (size_t i = 0; i < self->num_forks; ++i)
     for (int k = 0; k < 2; ++k)
-      if (is_in_stretch(&self->forks[i].branches[k], p) &&
-          !is_in_stretch(&self->forks[i].branches[k], q))
+      if (ls_cpu_is_within(&self->forks[i].branches[k], p) &&
+          !ls_cpu_is_within(&self->forks[i].branches[k], q))
         return false;
   return p < q && same_loops(self, p, q);
 }

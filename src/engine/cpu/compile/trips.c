@@ -11,13 +11,9 @@
 // gives a variable its value of the trip, and after the last such instruction.
 #include "engine/cpu/compile/compile.h"
 
-static bool is_in_stretch(const ls_cpu_stretch *stretch, uint32_t position) {
-  return stretch->begin <= position && position <= stretch->end;
-}
-
 static bool in_a_loop(const ls_cpu_compiler *self, uint32_t position) {
   for (size_t i = 0; i < self->num_loops; ++i)
-    if (is_in_stretch(&self->loops[i], position)) return true;
+    if (ls_cpu_is_within(&self->loops[i], position)) return true;
   return false;
 }
 
@@ -54,7 +50,7 @@ static ls_cpu_stretch time_of(const ls_cpu_compiler *self, uint32_t i) {
   if (replicate != LS_CPU_NONE) time = self->replicates[replicate];
   for (size_t k = 0; k < self->num_loops; ++k) {
     const ls_cpu_stretch *loop = &self->loops[k];
-    if (!is_in_stretch(loop, i)) continue;
+    if (!ls_cpu_is_within(loop, i)) continue;
     if (loop->begin < time.begin) time.begin = loop->begin;
     if (loop->end > time.end) time.end = loop->end;
   }
@@ -81,7 +77,7 @@ static const ls_cpu_stretch *loop_around(const ls_cpu_compiler *self,
   const ls_cpu_stretch *outer = NULL;
   for (size_t i = 0; i < self->num_loops; ++i) {
     const ls_cpu_stretch *loop = &self->loops[i];
-    if (is_in_stretch(loop, position) &&
+    if (ls_cpu_is_within(loop, position) &&
         (outer == NULL || loop->begin < outer->begin))
       outer = loop;
   }
@@ -101,7 +97,7 @@ static void cover_write(const ls_cpu_compiler *self, const ls_cpu_stretch *loop,
   extend_stretch(writes, i, i);
   for (size_t k = 0; k < self->num_loops; ++k) {
     const ls_cpu_stretch *inner = &self->loops[k];
-    if (inner != loop && is_in_stretch(inner, i))
+    if (inner != loop && ls_cpu_is_within(inner, i))
       extend_stretch(writes, inner->begin, inner->end);
   }
   const uint32_t replicate = self->origins[i].replicate;
