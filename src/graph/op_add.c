@@ -357,22 +357,13 @@ static void op_add_place(const char *file, int line) {
   }
 }
 
-ls_tensor ls_at_tensor(ls_tensor value, const char *file, int line) {
-  op_add_place(file, line);
-  return value;
-}
-
-ls_op ls_at_op(ls_op value, const char *file, int line) {
-  op_add_place(file, line);
-  return value;
-}
-
-ls_nest ls_at_nest(ls_nest value, const char *file, int line) {
-  op_add_place(file, line);
-  return value;
-}
-
-ls_status ls_at_status(ls_status value, const char *file, int line) {
-  op_add_place(file, line);
-  return value;
-}
+// The calls of the macros that keep a source position.
+#define AT(Type, name)                                                         \
+  Type ls_at_##name(Type value, const char *file, int line) {                  \
+    op_add_place(file, line);                                                  \
+    return value;                                                              \
+  }
+AT(ls_tensor, tensor)
+AT(ls_op, op)
+AT(ls_nest, nest)
+AT(ls_status, status)
