@@ -46,6 +46,9 @@ typedef struct batch_lines {
 // widen a run of a tile.
 typedef struct batch_work {
   const batch_lines *self;
+  int64_t unit, end;        // The next unit, and the end of all.
+  int64_t chunk;            // Chunk of the current unit.
+  bool is_new_tile;         // The current unit is the first of its tile here.
   int64_t column, columns;  // The current tile; -1: none yet.
   int64_t distinct;         // Channels of the tile; the rest repeats them.
   double *sums, *products;
@@ -119,11 +122,17 @@ static size_t batch_scratch(const batch_lines *self) {
   return tile * (2 * sizeof(double) + 5 * ls_dtype_size(self->wide) + widened);
 }
 
-static batch_work batch_open(const batch_lines *self, void *scratch) {
+static batch_work batch_open(const ls_kernel_call *call, int64_t begin_block,
+                             int64_t end_block) {
+  const batch_lines *self = call->params;
   const size_t tile = (size_t)self->tile;
   const size_t array = tile * ls_dtype_size(self->wide);
-  batch_work work = {.self = self, .column = -1};
-  work.sums = scratch;
+  batch_work work = {
+      .self = self,
+      .unit = begin_block * self->units_per_block,
+      .end = ls_min_i64(end_block * self->units_per_block, self->units),
+      .column = -1,
+      .sums = call->scratch};
   work.products = work.sums + tile;
   char *next = (char *)(work.products + tile);
   void **arrays[] = {&work.mean, &work.factor, &work.shift, &work.slope,
@@ -145,24 +154,25 @@ static void batch_repeat(const batch_work *work, void *array) {
 }
 
 // ---- Walking ---------------------------------------------------------------
-// Moves to a unit; units go chunk by chunk within a tile. Returns true if the
-// tile is another one.
-static bool batch_enter(batch_work *work, int64_t unit, int64_t *out_chunk) {
+// Moves to the next unit; returns false after the last one. Units go chunk by
+// chunk within a tile.
+static bool batch_next(batch_work *work) {
   const batch_lines *self = work->self;
-  const int64_t column = unit / self->chunks * self->tile;
-  *out_chunk = unit % self->chunks;
-  if (column == work->column) return false;
+  if (work->unit >= work->end) return false;
+  const int64_t column = work->unit / self->chunks * self->tile;
+  work->chunk = work->unit++ % self->chunks;
+  work->is_new_tile = column != work->column;
   work->column = column;
   work->columns = ls_min_i64(self->tile, self->width - column);
   work->distinct = ls_min_i64(work->columns, self->channels);
   return true;
 }
 
-// Finds a run of a chunk; returns false if the chunk has no run of that number.
-static bool batch_stretch_of(const batch_work *work, int64_t chunk,
-                             int64_t number, batch_stretch *out) {
+// Finds a run of the chunk; returns false if it has no run of that number.
+static bool batch_stretch_of(const batch_work *work, int64_t number,
+                             batch_stretch *out) {
   const batch_lines *self = work->self;
-  const int64_t begin = chunk * self->chunk;
+  const int64_t begin = work->chunk * self->chunk;
   const int64_t end = ls_min_i64(begin + self->chunk, self->lines);
   const int64_t line = begin + number * self->run;
   const size_t pitch = (size_t)self->width;
@@ -175,7 +185,7 @@ static bool batch_stretch_of(const batch_work *work, int64_t chunk,
   // The rows that fill no line come last, after all full runs.
   const int64_t rest = self->rows % self->repeat * self->channels;
   *out = (batch_stretch){self->lines * self->width, {1, (size_t)rest, pitch}};
-  return rest > 0 && chunk == self->chunks - 1 &&
+  return rest > 0 && work->chunk == self->chunks - 1 &&
          number == (end - begin + self->run - 1) / self->run;
 }
 
@@ -235,10 +245,9 @@ static void batch_clear_sums(const batch_work *work) {
 }
 
 // Adds the rows of a line, and stores the sums of the chunk.
-static void batch_store_sums(const batch_work *work, void *shared,
-                             int64_t chunk) {
+static void batch_store_sums(const batch_work *work, void *shared) {
   const batch_lines *self = work->self;
-  double *sums = chunk_sums(self, shared, chunk) + work->column;
+  double *sums = chunk_sums(self, shared, work->chunk) + work->column;
   double *products = sums + self->channels;
   for (int64_t j = 0; j < work->columns; ++j) {
     if (j >= work->distinct) {
@@ -283,20 +292,17 @@ static void find_centers(const batch_work *work, const void *x,
 static void moments_loop(const ls_kernel_call *call, int64_t begin_block,
                          int64_t end_block) {
   const batch_lines *self = call->params;
-  const int64_t end =
-      ls_min_i64(end_block * self->units_per_block, self->units);
-  batch_work work = batch_open(self, call->scratch);
-  for (int64_t u = begin_block * self->units_per_block; u < end; ++u) {
-    int64_t chunk = 0;
-    if (batch_enter(&work, u, &chunk))
-      find_centers(&work, call->in[0], chunk == 0 ? call->out[0] : NULL);
+  batch_work work = batch_open(call, begin_block, end_block);
+  while (batch_next(&work)) {
+    if (work.is_new_tile)
+      find_centers(&work, call->in[0], work.chunk == 0 ? call->out[0] : NULL);
     batch_clear_sums(&work);
     batch_stretch at;
-    for (int64_t i = 0; batch_stretch_of(&work, chunk, i, &at); ++i)
+    for (int64_t i = 0; batch_stretch_of(&work, i, &at); ++i)
       self->norms->moments(work.sums, work.products,
                            batch_load(self, call->in[0], &at, work.x),
                            work.mean, batch_size(self, &at));
-    batch_store_sums(&work, call->out[0], chunk);
+    batch_store_sums(&work, call->out[0]);
   }
 }
 
@@ -335,13 +341,12 @@ static void find_moments(const batch_work *work, const ls_kernel_call *call,
   batch_repeat(work, work->shift);
 }
 
-static void normalize_unit(const batch_work *work, const ls_kernel_call *call,
-                           int64_t chunk) {
+static void normalize_unit(const batch_work *work, const ls_kernel_call *call) {
   const batch_lines *self = work->self;
   const ls_cpu_batch_norm norm = {
       .factor = work->factor, .shift = work->shift, .relu = self->relu};
   batch_stretch at;
-  for (int64_t i = 0; batch_stretch_of(work, chunk, i, &at); ++i) {
+  for (int64_t i = 0; batch_stretch_of(work, i, &at); ++i) {
     self->norms->normalize(batch_place(self, call->out[0], &at, work->x),
                            batch_load(self, call->in[0], &at, work->x), &norm,
                            batch_size(self, &at));
@@ -351,14 +356,10 @@ static void normalize_unit(const batch_work *work, const ls_kernel_call *call,
 
 static void normalize_loop(const ls_kernel_call *call, int64_t begin_block,
                            int64_t end_block) {
-  const batch_lines *self = call->params;
-  const int64_t end =
-      ls_min_i64(end_block * self->units_per_block, self->units);
-  batch_work work = batch_open(self, call->scratch);
-  for (int64_t u = begin_block * self->units_per_block; u < end; ++u) {
-    int64_t chunk = 0;
-    if (batch_enter(&work, u, &chunk)) find_moments(&work, call, chunk == 0);
-    normalize_unit(&work, call, chunk);
+  batch_work work = batch_open(call, begin_block, end_block);
+  while (batch_next(&work)) {
+    if (work.is_new_tile) find_moments(&work, call, work.chunk == 0);
+    normalize_unit(&work, call);
   }
 }
 
@@ -366,24 +367,20 @@ static void normalize_loop(const ls_kernel_call *call, int64_t begin_block,
 static void inference_loop(const ls_kernel_call *call, int64_t begin_block,
                            int64_t end_block) {
   const batch_lines *self = call->params;
-  const int64_t end =
-      ls_min_i64(end_block * self->units_per_block, self->units);
-  batch_work work = batch_open(self, call->scratch);
-  for (int64_t u = begin_block * self->units_per_block; u < end; ++u) {
-    int64_t chunk = 0;
-    const bool entered = batch_enter(&work, u, &chunk);
-    for (int64_t j = 0; entered && j < work.distinct; ++j) {
+  batch_work work = batch_open(call, begin_block, end_block);
+  while (batch_next(&work)) {
+    for (int64_t j = 0; work.is_new_tile && j < work.distinct; ++j) {
       const int64_t channel = work.column + j;
       set_line(&work, j, batch_get(self, call->in[1], channel),
                batch_get(self, call->in[2], channel),
                batch_get(self, call->in[3], channel),
                batch_get(self, call->in[4], channel));
     }
-    if (entered) {
+    if (work.is_new_tile) {
       batch_repeat(&work, work.factor);
       batch_repeat(&work, work.shift);
     }
-    normalize_unit(&work, call, chunk);
+    normalize_unit(&work, call);
   }
 }
 
@@ -416,25 +413,22 @@ static ls_cpu_batch_norm norm_of(const batch_work *work) {
 static void gradient_sum_loop(const ls_kernel_call *call, int64_t begin_block,
                               int64_t end_block) {
   const batch_lines *self = call->params;
-  const int64_t end =
-      ls_min_i64(end_block * self->units_per_block, self->units);
-  batch_work work = batch_open(self, call->scratch);
+  batch_work work = batch_open(call, begin_block, end_block);
   const ls_cpu_batch_norm norm = norm_of(&work);
-  for (int64_t u = begin_block * self->units_per_block; u < end; ++u) {
-    int64_t chunk = 0;
-    if (batch_enter(&work, u, &chunk)) {
+  while (batch_next(&work)) {
+    if (work.is_new_tile) {
       for (int64_t j = 0; j < work.distinct; ++j)
         gradient_line(&work, call, j);
       repeat_lines(&work);
     }
     batch_clear_sums(&work);
     batch_stretch at;
-    for (int64_t i = 0; batch_stretch_of(&work, chunk, i, &at); ++i)
+    for (int64_t i = 0; batch_stretch_of(&work, i, &at); ++i)
       self->norms->gradient_moments(work.sums, work.products,
                                     batch_load(self, call->in[0], &at, work.dy),
                                     batch_load(self, call->in[1], &at, work.x),
                                     &norm, batch_size(self, &at));
-    batch_store_sums(&work, call->out[0], chunk);
+    batch_store_sums(&work, call->out[0]);
   }
 }
 
@@ -464,15 +458,12 @@ static void find_slopes(const batch_work *work, const ls_kernel_call *call,
 static void gradient_loop(const ls_kernel_call *call, int64_t begin_block,
                           int64_t end_block) {
   const batch_lines *self = call->params;
-  const int64_t end =
-      ls_min_i64(end_block * self->units_per_block, self->units);
-  batch_work work = batch_open(self, call->scratch);
+  batch_work work = batch_open(call, begin_block, end_block);
   const ls_cpu_batch_norm norm = norm_of(&work);
-  for (int64_t u = begin_block * self->units_per_block; u < end; ++u) {
-    int64_t chunk = 0;
-    if (batch_enter(&work, u, &chunk)) find_slopes(&work, call, chunk == 0);
+  while (batch_next(&work)) {
+    if (work.is_new_tile) find_slopes(&work, call, work.chunk == 0);
     batch_stretch at;
-    for (int64_t i = 0; batch_stretch_of(&work, chunk, i, &at); ++i) {
+    for (int64_t i = 0; batch_stretch_of(&work, i, &at); ++i) {
       self->norms->gradient(batch_place(self, call->out[0], &at, work.dy),
                             batch_load(self, call->in[0], &at, work.dy),
                             batch_load(self, call->in[1], &at, work.x), &norm,
