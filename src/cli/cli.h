@@ -135,6 +135,8 @@ extern const cli_refusals cli_use_refused_by_estimators;
 // must exit with `*out_exit`: after printing its help, or after reporting a
 // usage error.
 bool cli_parse(const cli_syntax *syntax, int argc, char **argv, int *out_exit);
+// Counts the words before "--".
+int cli_count_own(int argc, char **argv);
 #define CLI_PARSE_OR_RETURN(syntax, argc, argv)                                \
   do {                                                                         \
     int exit_code = CLI_OK;                                                    \
@@ -258,6 +260,8 @@ int cli_with_run(cli_run *run,
 // eager or in a session.
 ls_status cli_load_run(const cli_run *run, const ls_model *model,
                        ls_session *session);
+// Opens a checkpoint of a run, and reads no values.
+ls_status cli_open_step(const char *folder, int64_t step, ls_saved_file **out);
 // Finishes or undoes an interrupted overwriting of a run, if the path is such a
 // run's folder.
 ls_status cli_recover_run(const char *path);
@@ -425,6 +429,8 @@ bool cli_has_pixels(const ls_model_type *type);
 int64_t cli_batch_of(const ls_model_type *type);
 // Returns true if a batch size is given only with --stablehlo.
 bool cli_check_export(int64_t batch_size, bool stablehlo);
+// Refuses a batch of more examples than there are.
+ls_status cli_check_batch(int64_t batch_size, int64_t examples);
 // Returns the dtype of weights and computation.
 ls_status cli_precision(const char *precision, ls_dtype *out_dtype);
 

@@ -389,9 +389,7 @@ int cli_launch(int argc, char **argv) {
                "first cause, and starts all again.\n\n  lockstep launch "
                "--ranks 4 -- lockstep train --replicas 64",
       CLI_OPTIONS(options)};
-  int own = 0;
-  while (own < argc && strcmp(argv[own], "--") != 0)
-    ++own;
+  const int own = cli_count_own(argc, argv);
   CLI_PARSE_OR_RETURN(&syntax, own, argv);
   if (own + 1 >= argc)
     return cli_misuse("launch",

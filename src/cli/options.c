@@ -280,6 +280,13 @@ static int parse_operand(const cli_syntax *syntax, char *word, char **words,
   return CLI_OK;
 }
 
+int cli_count_own(int argc, char **argv) {
+  int own = 0;
+  while (own < argc && strcmp(argv[own], "--") != 0)
+    ++own;
+  return own;
+}
+
 bool cli_parse(const cli_syntax *syntax, int argc, char **argv, int *out_exit) {
   *out_exit = CLI_OK;
   for (int i = 0; i < argc; ++i) {

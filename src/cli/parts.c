@@ -50,6 +50,14 @@ ls_status cli_precision(const char *precision, ls_dtype *out_dtype) {
   return ls_dtype_parse(precision, out_dtype);
 }
 
+ls_status cli_check_batch(int64_t batch_size, int64_t examples) {
+  if (batch_size <= examples) return ls_ok();
+  return ls_invalid_argument(
+      "--batch-size is %lld, but the data have %lld examples to train on: "
+      "give %lld or less",
+      (long long)batch_size, (long long)examples, (long long)examples);
+}
+
 bool cli_has_pixels(const ls_model_type *type) {
   return type->label_shape.rank == 2 &&
          ls_model_type_task(type)->label_dtype == LS_DTYPE_I32;

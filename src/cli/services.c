@@ -57,6 +57,22 @@ static void put_rank(FILE *out) {
   fputs(": ", out);
 }
 
+// Begins a message, of a command (NULL: of the program), and locks its file.
+static FILE *begin_line(const char *command) {
+  FILE *out = cli_messages();
+  flockfile(out);
+  cli_clear_progress();
+  fprintf(out, "lockstep%s%s: ", command != NULL ? " " : "",
+          command != NULL ? command : "");
+  put_rank(out);
+  return out;
+}
+
+static void end_line(FILE *out) {
+  fputc('\n', out);
+  funlockfile(out);
+}
+
 void cli_say(const char *command, const char *format, ...) {
   char text[3 * PATH_MAX];
   va_list arguments;
@@ -64,15 +80,9 @@ void cli_say(const char *command, const char *format, ...) {
   vsnprintf(text, sizeof(text), format, arguments);
   va_end(arguments);
   if (!cli_leads() && cli_is_told_elsewhere(text)) return;
-  FILE *out = cli_messages();
-  flockfile(out);
-  cli_clear_progress();
-  fprintf(out, "lockstep%s%s: ", command != NULL ? " " : "",
-          command != NULL ? command : "");
-  put_rank(out);
+  FILE *out = begin_line(command);
   put_clean(out, text, strlen(text), '\0');
-  fputc('\n', out);
-  funlockfile(out);
+  end_line(out);
 }
 
 // Prints a status on one line, with its notes in parentheses; tables keep their
@@ -86,11 +96,7 @@ int cli_report(const char *command, ls_status status) {
   const char *text = ls_status_message(status);
   const bool is_table = ls_status_code(status) == LS_DEADLINE_EXCEEDED;
   const size_t first = is_table ? strlen(text) : strcspn(text, "\n");
-  FILE *out = cli_messages();
-  flockfile(out);
-  cli_clear_progress();
-  fprintf(out, "lockstep %s: ", command);
-  put_rank(out);
+  FILE *out = begin_line(command);
   put_clean(out, text, first, '\n');
   for (const char *at = text + first; *at != '\0';) {
     ++at;
@@ -100,8 +106,7 @@ int cli_report(const char *command, ls_status status) {
     fputc(')', out);
     at += size;
   }
-  fputc('\n', out);
-  funlockfile(out);
+  end_line(out);
   ls_status_free(status);
   return CLI_FAILED;
 }
@@ -252,6 +257,12 @@ bool cli_is_overwritten(const char *path) {
   const int size =
       snprintf(phase, sizeof(phase), "%s/.overwritten/phase", path);
   return size < (int)sizeof(phase) && lstat(phase, &info) == 0;
+}
+
+ls_status cli_open_step(const char *folder, int64_t step, ls_saved_file **out) {
+  char path[PATH_MAX + 64];
+  snprintf(path, sizeof(path), "%s/model.ckpt-%lld", folder, (long long)step);
+  return ls_saved_file_open_unread(path, out);
 }
 
 ls_status cli_recover_run(const char *path) {

@@ -42,13 +42,10 @@ static ls_status compare_variable(cli_replaying *r, const ls_saved_file *file,
 static ls_status compare_checkpoint(cli_replaying *r,
                                     const ls_run_context *context,
                                     int64_t step) {
-  char path[PATH_MAX + 64];
   size_t count = 0, slots = 0;
   CLI_OWN_MEMORY(ls_variable *, variables) = NULL;
   CLI_OWN(ls_saved_file, file) = NULL;
-  snprintf(path, sizeof(path), "%s/model.ckpt-%lld", r->folder,
-           (long long)step);
-  LS_RETURN_IF_ERROR(ls_saved_file_open_unread(path, &file));
+  LS_RETURN_IF_ERROR(cli_open_step(r->folder, step, &file));
   LS_RETURN_IF_ERROR(cli_list_variables(r->again.model,
                                         ls_run_context_graph(context),
                                         &variables, &count, &slots));
@@ -133,15 +130,12 @@ static bool is_same(const replay_aim *a, const replay_aim *b) {
 static ls_status read_aim(const cli_replaying *r, int64_t step,
                           replay_aim *out) {
   const char *program = NULL;
-  char path[PATH_MAX + 64];
   const ls_record *run = NULL;
   size_t size = 0;
   CLI_OWN(ls_saved_file, file) = NULL;
   CLI_OWN(ls_record, identity) = NULL;
   CLI_OWN(ls_record, states) = NULL;
-  snprintf(path, sizeof(path), "%s/model.ckpt-%lld", r->folder,
-           (long long)step);
-  LS_RETURN_IF_ERROR(ls_saved_file_open_unread(path, &file));
+  LS_RETURN_IF_ERROR(cli_open_step(r->folder, step, &file));
   LS_RETURN_IF_ERROR(ls_saved_file_records(file, &identity, &states));
   LS_RETURN_IF_ERROR(ls_record_find(states, "run", &run));
   LS_RETURN_IF_ERROR(ls_record_get_text(run, "program", &program));

@@ -497,10 +497,8 @@ int cli_simulate(int argc, char **argv) {
           "1.\n\n  lockstep simulate --seeds 100 --ranks 3 --faults 2 -- \\\n  "
           "  train --model tiny --data synthetic --replicas 4 --steps 8",
       CLI_OPTIONS(options)};
-  int own = 0;
   char *words[MOST_WORDS];
-  while (own < argc && strcmp(argv[own], "--") != 0)
-    ++own;
+  const int own = cli_count_own(argc, argv);
   CLI_PARSE_OR_RETURN(&syntax, own, argv);
   if (!take_words(&self, argc - own - 1, argv + own + 1, words))
     return CLI_USAGE;

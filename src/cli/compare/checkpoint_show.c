@@ -86,12 +86,9 @@ typedef struct list_flags {
 } list_flags;
 
 static void list_step(const list_flags *flags, int64_t step) {
-  char path[PATH_MAX + 64];
   ls_saved_info info;
   CLI_OWN(ls_saved_file, file) = NULL;
-  snprintf(path, sizeof(path), "%s/model.ckpt-%lld", flags->folder,
-           (long long)step);
-  CLI_OWN(ls_status, status) = ls_saved_file_open_unread(path, &file);
+  CLI_OWN(ls_status, status) = cli_open_step(flags->folder, step, &file);
   if (!ls_status_is_ok(status)) {
     list_damaged(step, ls_status_message(status), flags->json);
     return;

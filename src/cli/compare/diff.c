@@ -160,20 +160,13 @@ static ls_status compare_values(comparing *c, const ls_saved_file *a,
   return ls_ok();
 }
 
-static ls_status open_step(const char *folder, int64_t step,
-                           ls_saved_file **out) {
-  char path[PATH_MAX + 64];
-  snprintf(path, sizeof(path), "%s/model.ckpt-%lld", folder, (long long)step);
-  return ls_saved_file_open_unread(path, out);
-}
-
 static ls_status compare_step(comparing *c, int64_t step) {
   CLI_OWN(ls_saved_file, a) = NULL;
   CLI_OWN(ls_saved_file, b) = NULL;
   char title[64];
   snprintf(title, sizeof(title), "checkpoint of step %lld", (long long)step);
-  LS_RETURN_IF_ERROR(open_step(c->folders[0], step, &a));
-  LS_RETURN_IF_ERROR(open_step(c->folders[1], step, &b));
+  LS_RETURN_IF_ERROR(cli_open_step(c->folders[0], step, &a));
+  LS_RETURN_IF_ERROR(cli_open_step(c->folders[1], step, &b));
   if (c->checkpoints == 0)
     LS_RETURN_IF_ERROR(cli_compare_notes(a, b, false, c->json));
   return compare_values(c, a, b, title);

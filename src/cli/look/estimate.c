@@ -76,12 +76,7 @@ static ls_status open_parts(const train_flags *flags, cli_plan_run *run) {
                                                  : run->type->batch_size;
   if (flags->asked.batch_size == 0 && run->batch_size > run->examples)
     run->batch_size = run->examples;
-  if (run->batch_size > run->examples)
-    return ls_invalid_argument(
-        "--batch-size is %lld, but the data have %lld examples to train on: "
-        "give %lld or less",
-        (long long)run->batch_size, (long long)run->examples,
-        (long long)run->examples);
+  LS_RETURN_IF_ERROR(cli_check_batch(run->batch_size, run->examples));
   run->steps =
       ls_train_count_steps(run->type, run->examples, config->batch_size,
                            config->epochs, config->steps);

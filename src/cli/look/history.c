@@ -306,6 +306,8 @@ void cli_history_close(cli_history *history) {
 ls_status cli_histories_read(const char *const *folders, size_t count,
                              cli_histories *out) {
   *out = (cli_histories){0};
+  for (size_t i = 0; i < count; ++i)
+    LS_RETURN_IF_ERROR(cli_recover_run(folders[i]));
   CLI_SET_ARRAY_OR_RETURN(out->items, count);
   for (; out->count < count; ++out->count) {
     cli_history *history = &out->items[out->count];

@@ -69,6 +69,7 @@ typedef struct cli_histories {
   cli_history *items;
   size_t count;
 } cli_histories;
+// Recovers the runs, and reads them.
 ls_status cli_histories_read(const char *const *folders, size_t count,
                              cli_histories *out);
 void cli_histories_close(cli_histories *histories);

@@ -72,8 +72,6 @@ static ls_status read_folders(void *user) {
   const reader *self = user;
   const report_flags *flags = self->flags;
   cli_report_data *data = self->data;
-  for (size_t i = 0; i < flags->num_folders; ++i)
-    LS_RETURN_IF_ERROR(cli_recover_run(flags->folders[i]));
   LS_RETURN_IF_ERROR(
       cli_histories_read(flags->folders, flags->num_folders, &data->runs));
   const size_t count = data->runs.count;

@@ -127,8 +127,6 @@ static void print_changes(const shower *self, const cli_histories *histories) {
 static ls_status show_runs(shower *self, bool *out_running) {
   const show_flags *flags = self->flags;
   CLI_OWN(cli_histories, histories) = {0};
-  for (size_t i = 0; i < flags->num_folders; ++i)
-    LS_RETURN_IF_ERROR(cli_recover_run(flags->folders[i]));
   LS_RETURN_IF_ERROR(
       cli_histories_read(flags->folders, flags->num_folders, &histories));
   *out_running = is_any_running(&histories);

@@ -341,11 +341,7 @@ ls_status cli_open_training(const train_flags *flags, bool tests,
       ls_status_annotate(ls_train_check_data(io->type, io->train),
                          "--data synthetic generates examples that fit"));
   LS_RETURN_IF_ERROR(ls_train_count_examples(io->train, &io->examples));
-  if (batch > io->examples)
-    return ls_invalid_argument(
-        "--batch-size is %lld, but the data have %lld examples to train on: "
-        "give %lld or less",
-        (long long)batch, (long long)io->examples, (long long)io->examples);
+  LS_RETURN_IF_ERROR(cli_check_batch(batch, io->examples));
   io->steps = ls_train_count_steps(io->type, io->examples, config->batch_size,
                                    config->epochs, config->steps);
   return flags->normalize && io->is_new ? normalize(io) : ls_ok();
