@@ -93,15 +93,20 @@ static ls_status make_masked(ls_lower_scope *scope, uint64_t ref,
                        out_ref);
 }
 
+// Returns the status of a call that makes the ops of a mask.
+#define MASKING(scope, call)                                                   \
+  __extension__({                                                              \
+    (scope)->masks->is_masking = true;                                         \
+    const ls_status ls_made = (call);                                          \
+    (scope)->masks->is_masking = false;                                        \
+    ls_made;                                                                   \
+  })
+
 // Replaces the padding of a value by `filler`.
 static ls_status masked(ls_lower_scope *scope, uint64_t ref,
                         const ls_mask *mask, double filler,
                         const ls_node *origin, uint64_t *out_ref) {
-  scope->masks->is_masking = true;
-  const ls_status status =
-      make_masked(scope, ref, mask, filler, origin, out_ref);
-  scope->masks->is_masking = false;
-  return status;
+  return MASKING(scope, make_masked(scope, ref, mask, filler, origin, out_ref));
 }
 
 static ls_status make_rows(ls_lower_scope *scope, const ls_mask *mask,
@@ -113,10 +118,7 @@ static ls_status make_rows(ls_lower_scope *scope, const ls_mask *mask,
 
 ls_status ls_mask_rows(ls_lower_scope *scope, const ls_mask *mask,
                        const ls_node *origin, uint64_t *out_rows) {
-  scope->masks->is_masking = true;
-  const ls_status status = make_rows(scope, mask, origin, out_rows);
-  scope->masks->is_masking = false;
-  return status;
+  return MASKING(scope, make_rows(scope, mask, origin, out_rows));
 }
 
 static ls_status make_one_over(ls_lower_scope *scope, const ls_mask *mask,
@@ -138,11 +140,8 @@ static ls_status make_one_over(ls_lower_scope *scope, const ls_mask *mask,
 ls_status ls_mask_one_over(ls_lower_scope *scope, const ls_mask *mask,
                            int64_t others, ls_dtype dtype,
                            const ls_node *origin, uint64_t *out_ref) {
-  scope->masks->is_masking = true;
-  const ls_status status =
-      make_one_over(scope, mask, others, dtype, origin, out_ref);
-  scope->masks->is_masking = false;
-  return status;
+  return MASKING(scope,
+                 make_one_over(scope, mask, others, dtype, origin, out_ref));
 }
 
 // ---- Sizes of operands ----------------------------------------------------
