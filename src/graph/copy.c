@@ -243,15 +243,8 @@ static ls_status move_regions(const ls_node *node, ls_graph *to,
 
 ls_status ls_graph_move_node(ls_node *node, ls_graph *to,
                              const uint64_t *inputs, ls_node **out_node) {
-  ls_node *made =
-      ls_graph_append(to,
-                      &(ls_op_spec){.type = node->type,
-                                    .num_inputs = node->num_inputs,
-                                    .attrs = node->attrs,
-                                    .num_attrs = node->num_attrs,
-                                    .regions = node->regions,
-                                    .num_regions = node->num_regions},
-                      inputs, node->num_outputs);
+  const ls_op_spec spec = ls_node_spec(node);
+  ls_node *made = ls_graph_append(to, &spec, inputs, node->num_outputs);
   if (made == NULL) return ls_out_of_memory();
   memcpy(made->outputs, node->outputs,
          node->num_outputs * sizeof(*made->outputs));

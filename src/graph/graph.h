@@ -417,6 +417,15 @@ const char *ls_node_describe(ls_graph *graph, ls_node *node, char *buffer,
 static inline const ls_op_info *ls_node_info(const ls_node *node) {
   return &ls_op_table[node->type];
 }
+// Returns what an op like this one is made of, but no inputs and control.
+static inline ls_op_spec ls_node_spec(const ls_node *node) {
+  return (ls_op_spec){.type = node->type,
+                      .num_inputs = node->num_inputs,
+                      .attrs = node->attrs,
+                      .num_attrs = node->num_attrs,
+                      .regions = node->regions,
+                      .num_regions = node->num_regions};
+}
 
 static inline bool ls_node_is_merge(const ls_node *node) {
   return (ls_node_info(node)->traits & LS_OP_MERGE) != 0;

@@ -242,6 +242,18 @@ static ls_status fold_select(ls_lower_scope *scope, const ls_node *node,
                             out_ref);
 }
 
+// Appends the op as one of this type, with lowered inputs.
+static ls_status append_as(ls_lower_scope *scope, uint16_t type, ls_node *node,
+                           const uint64_t *inputs, ls_node **out_made) {
+  ls_op_spec spec = ls_node_spec(node);
+  spec.type = type;
+  LS_RETURN_IF_ERROR(ls_lower_append(scope, &spec, inputs, node, out_made));
+  for (unsigned i = 0; i < (*out_made)->num_outputs; ++i)
+    LS_RETURN_IF_ERROR(
+        ls_lower_map(scope, ls_ref(node->id, i), ls_ref((*out_made)->id, i)));
+  return ls_ok();
+}
+
 ls_status lower_copy(ls_lower_scope *scope, ls_node *node) {
   uint64_t *inputs = NULL;
   LS_RETURN_IF_ERROR(lowered_inputs(scope, node, &inputs));
@@ -258,22 +270,13 @@ ls_status lower_copy(ls_lower_scope *scope, ls_node *node) {
   if (traits & LS_OP_ELEMENTWISE)
     LS_RETURN_IF_ERROR(broadcast_operands(scope, node, inputs));
   ls_node *made = NULL;
-  LS_RETURN_IF_ERROR(ls_lower_append(scope,
-                                     &(ls_op_spec){
-                                         .type = node->type,
-                                         .num_inputs = node->num_inputs,
-                                         .attrs = node->attrs,
-                                         .num_attrs = node->num_attrs,
-                                     },
-                                     inputs, node, &made));
-  for (unsigned i = 0; i < made->num_outputs; ++i) {
-    LS_RETURN_IF_ERROR(
-        ls_lower_map(scope, ls_ref(node->id, i), ls_ref(made->id, i)));
-    if (node->type == LS_OP_BARRIER)  // A stack passes through a barrier.
-      LS_RETURN_IF_ERROR(ls_lower_stack_set(
-          scope->all, scope->to, ls_ref(made->id, i),
-          ls_lower_stack_of(scope->all, scope->to, inputs[i])));
-  }
+  LS_RETURN_IF_ERROR(append_as(scope, node->type, node, inputs, &made));
+  if (node->type != LS_OP_BARRIER) return ls_ok();
+  for (unsigned i = 0; i < made->num_outputs; ++i)
+    // A stack passes through a barrier.
+    LS_RETURN_IF_ERROR(ls_lower_stack_set(
+        scope->all, scope->to, ls_ref(made->id, i),
+        ls_lower_stack_of(scope->all, scope->to, inputs[i])));
   return ls_ok();
 }
 
@@ -282,17 +285,7 @@ ls_status lower_host(ls_lower_scope *scope, ls_node *node) {
   uint64_t *inputs = NULL;
   ls_node *made = NULL;
   LS_RETURN_IF_ERROR(lowered_inputs(scope, node, &inputs));
-  LS_RETURN_IF_ERROR(
-      ls_lower_append(scope,
-                      &(ls_op_spec){.type = LS_OP_HOST,
-                                    .num_inputs = node->num_inputs,
-                                    .attrs = node->attrs,
-                                    .num_attrs = node->num_attrs},
-                      inputs, node, &made));
-  for (unsigned i = 0; i < made->num_outputs; ++i)
-    LS_RETURN_IF_ERROR(
-        ls_lower_map(scope, ls_ref(node->id, i), ls_ref(made->id, i)));
-  return ls_ok();
+  return append_as(scope, LS_OP_HOST, node, inputs, &made);
 }
 
 ls_status lower_random(ls_lower_scope *scope, ls_node *node) {

@@ -50,8 +50,7 @@ static ls_status infer_rows(const ls_lower_request *request, ls_node *node,
     if (in[r].shape.dim[0] == 1)
       return buckets_refuse(request, node, "a replica has one row alone");
   }
-  const ls_op_spec spec = {
-      .type = node->type, .attrs = node->attrs, .num_attrs = node->num_attrs};
+  const ls_op_spec spec = ls_node_spec(node);
   ls_infer infer;
   LS_RETURN_IF_ERROR(
       ls_infer_run(&infer, &spec, in, node->num_inputs, &first, memory));

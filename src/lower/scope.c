@@ -91,8 +91,7 @@ ls_status ls_lower_infer(ls_lower_scope *scope, const ls_node *node,
   LS_ARENA_ARRAY_OR_RETURN(&scope->to->arena, ls_type, in, node->num_inputs);
   for (uint32_t i = 0; i < node->num_inputs; ++i)
     in[i] = ls_lowered_type(scope, ls_lowered(scope, node->inputs[i]));
-  const ls_op_spec spec = {
-      .type = node->type, .attrs = node->attrs, .num_attrs = node->num_attrs};
+  const ls_op_spec spec = ls_node_spec(node);
   *out_type = (ls_type){0};
   ls_infer infer;
   LS_RETURN_IF_ERROR(ls_infer_run(&infer, &spec, in, node->num_inputs, out_type,

@@ -37,11 +37,7 @@ static void infer(ref_run *run, const ls_node *node, const ref_tensor *in,
     ls_type *found = ref_allocate(run, node->num_outputs, sizeof(*found));
     ls_arena arena;
     ls_arena_init(&arena, ls_allocator_system());
-    const ls_op_spec spec = {.type = node->type,
-                             .attrs = node->attrs,
-                             .num_attrs = node->num_attrs,
-                             .regions = node->regions,
-                             .num_regions = node->num_regions};
+    const ls_op_spec spec = ls_node_spec(node);
     ls_infer rule = {
         &spec, "op", given, node->num_inputs, found, node->num_outputs, &arena};
     expect_ok(ls_op_table[node->type].infer(&rule));

@@ -124,12 +124,7 @@ static ls_status verify_check_types(ls_verifier *v) {
   ls_type few[2] = {0};
   for (uint32_t i = 0; i < node->num_inputs; ++i)
     in[i] = ls_graph_type(v->graph, node->inputs[i]);
-  const ls_op_spec spec = {.type = node->type,
-                           .num_inputs = node->num_inputs,
-                           .attrs = node->attrs,
-                           .num_attrs = node->num_attrs,
-                           .regions = node->regions,
-                           .num_regions = node->num_regions};
+  const ls_op_spec spec = ls_node_spec(node);
   ls_infer infer;
   LS_RETURN_IF_ERROR(broken_by(
       v, ls_infer_run(&infer, &spec, in, node->num_inputs, few, &v->scratch)));
