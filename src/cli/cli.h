@@ -135,6 +135,14 @@ extern const cli_refusals cli_use_refused_by_estimators;
 // must exit with `*out_exit`: after printing its help, or after reporting a
 // usage error.
 bool cli_parse(const cli_syntax *syntax, int argc, char **argv, int *out_exit);
+// The line in which a rank says how it has ended: its number, and its status as
+// waitpid gives it.
+#define CLI_RANK_ENDED "\001lockstep rank %lld ended: %d"
+// Runs a program as one of the ranks that `lockstep launch` has started, and
+// says how it ends. The program is told by LS_RESTART how often it was started
+// before. Returns the exit code.
+int cli_run_as_rank(char **program, int64_t restart);
+
 // Counts the words before "--".
 int cli_count_own(int argc, char **argv);
 #define CLI_PARSE_OR_RETURN(syntax, argc, argv)                                \

@@ -17,7 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cli/launch.h"
+#include "cli/cli.h"
 
 // Patience, in seconds, with ranks that go on after one has failed, which tells
 // them, or after one was killed, which cannot. Open MPI ends them itself then,

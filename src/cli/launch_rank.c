@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cli/launch.h"
+#include "cli/cli.h"
 
 // Time, in milliseconds, for a rank that failed first to say why.
 enum { FAREWELL = 3000 };

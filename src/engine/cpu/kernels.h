@@ -76,8 +76,6 @@ typedef size_t ls_cpu_product_scratch_fn(const ls_cpu_product *product);
 typedef void ls_cpu_transpose_fn(float *dst, size_t width, const float *src,
                                  size_t stride, size_t k, size_t columns);
 
-// dst[i] = f(src[i]) for n floats.
-typedef void ls_cpu_unary_fn(float *dst, const float *src, size_t n);
 typedef void ls_cpu_gelu_again_fn(float *dx, float *y, const float *dy,
                                   const float *x, size_t n);
 
