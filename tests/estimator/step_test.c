@@ -15,8 +15,8 @@
 #include "lockstep/optimizers.h"
 #include "lockstep/training_parts.h"
 #include "nn/own.h"
+#include "support/counted.h"
 #include "support/estimators.h"
-#include "support/fault.h"
 
 // Adam, whose step is one variable of all replicas, on weights that begin alike
 // in a graph and in eager.
@@ -146,6 +146,18 @@ TEST(a_step_lists_its_variables) {
       assert_true(is_there);
     }
   }
+}
+
+// All memory of a step is given back: counted_end checks it.
+TEST(a_step_keeps_no_memory) {
+  counted memory = counted_begin(1);
+  {
+    LS_OWN(estimator_case, c) = case_of(2);
+    estimator_case_begin(&c);
+    LS_OWN(step, s) = step_of(&c);
+    (void)run_step(&s);
+  }
+  counted_end(&memory);
 }
 
 TEST(a_step_may_make_metrics) {

@@ -73,7 +73,8 @@ static ls_status make_global_step(void) {
                              .aggregation = LS_AGGREGATION_ONLY_FIRST_REPLICA},
       &step));
   const ls_status status = ls_graph_add_to_collection(
-      graph, LS_COLLECTION_GLOBAL_STEP, ls_nest_variable(step));
+      graph, LS_COLLECTION_GLOBAL_STEP,
+      (ls_nest){.kind = LS_KIND_VARIABLE, .as.ref = step});
   ls_variable_release(step);
   return status;
 }
