@@ -123,7 +123,7 @@ static ls_status measure_steps(const bench_flags *flags, cli_step *step,
   return time_in_a_row(step, done, &figures->in_a_row_ms);
 }
 
-static ls_status time_model(const bench_flags *flags, bench_figures *figures) {
+static ls_status time_model(bench_flags *flags, bench_figures *figures) {
   const int64_t most = flags->steps > 0 ? flags->steps : MOST_STEPS;
   CLI_OWN_ARRAY_OR_RETURN(double, times, (size_t)most);
   CLI_OWN(cli_step, step) = {0};
@@ -170,7 +170,7 @@ static void print_figures(const bench_flags *all, const bench_figures *f) {
 }
 
 static ls_status bench_model(void *user, ls_runtime *runtime) {
-  const bench_flags *flags = user;
+  bench_flags *flags = user;
   bench_figures figures = {0};
   LS_RETURN_IF_ERROR(time_model(flags, &figures));
   struct rusage usage = {0};

@@ -557,7 +557,7 @@ ls_status cli_create_scheduled(const ls_train_config *config,
 typedef struct cli_step_flags {
   const char *model, *precision, *math, *trace;
   int64_t replicas, threads;
-  int64_t batch_size;  // 0: the model's.
+  int64_t batch_size;  // 0: the model's, or that of an estimator's input.
   int64_t steps;       // A loop of so many; 0: one step.
   bool tpu;            // Uses a TPU strategy with as many cores.
   const char *task, *params;
@@ -574,7 +574,7 @@ typedef struct cli_step_flags {
 #define CLI_STEP_PARAM_OPTION(place)                                           \
   CLI_ROW("param", CLI_TEXT, (place), "NAME=N,...",                            \
           "numbers for an estimator's functions, by name")
-// Finds the model or the estimator that a flag names, and its batch size.
+// Finds the model, with its batch size, or the estimator that a flag names.
 // Reports a problem and returns false.
 bool cli_step_find(const char *command, cli_step_flags *flags);
 // Checks the flags, finds the model, opens a runtime and calls `body`, with a
@@ -596,7 +596,8 @@ typedef struct cli_step {
   ls_function *function;
   ls_nest args;  // Split among the replicas; none for a loop.
 } cli_step;
-ls_status cli_step_open(const cli_step_flags *flags, cli_step *out_step);
+// Sets the batch size of an estimator's input.
+ls_status cli_step_open(cli_step_flags *flags, cli_step *out_step);
 // Runs the step or loop once. NULL: its results are not wanted.
 ls_status cli_step_run(const cli_step *step, ls_nest *results);
 void cli_step_close(cli_step *step);

@@ -11,7 +11,7 @@ typedef struct compile_flags {
 
 // ---- Compiling -------------------------------------------------------------
 // Runs the step once, which compiles it; for a topology nothing can run it.
-static ls_status compile_step(const cli_step_flags *flags,
+static ls_status compile_step(cli_step_flags *flags,
                               ls_program_figures *out_figures) {
   CLI_OWN(cli_step, step) = {0};
   LS_RETURN_IF_ERROR(cli_step_open(flags, &step));

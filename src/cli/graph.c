@@ -39,7 +39,7 @@ static ls_status print_step(const graph_flags *flags, cli_step *step,
 }
 
 static ls_status print_graph(void *user, ls_runtime *runtime) {
-  const graph_flags *flags = user;
+  graph_flags *flags = user;
   (void)runtime;
   CLI_OWN(cli_step, step) = {0};
   CLI_OWN(text, text) = NULL;

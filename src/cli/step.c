@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model's training step, which bench, compile and graph run.
+// A training step of a model or an estimator, which bench, compile, graph, plan
+// and summary run.
 #include <stdio.h>
 #include <string.h>
 
@@ -89,9 +90,31 @@ static ls_status make_model(const cli_step_flags *flags, cli_step *step) {
   return ls_model_synthetic_batch(type, flags->batch_size, &step->batch);
 }
 
+// Returns the first dimension of a batch's arrays; 0: it has none.
+static int64_t count_rows(ls_nest batch) {
+  const ls_array *array = ls_nest_as_array(batch);
+  if (array != NULL)
+    return ls_array_shape(array).rank > 0 ? ls_array_shape(array).dim[0] : 0;
+  int64_t rows = 0;
+  for (size_t i = 0; i < ls_nest_count(batch) && rows == 0; ++i)
+    rows = count_rows(ls_nest_item(batch, i));
+  return rows;
+}
+
+// Takes the batch size of an estimator's input, which may be another than the
+// estimator's but not than one that is asked for.
+static ls_status take_batch_size(cli_step_flags *flags, ls_nest batch) {
+  const int64_t rows = count_rows(batch), asked = flags->batch_size;
+  flags->batch_size = rows;
+  if (asked == 0 || asked == rows) return ls_ok();
+  return ls_invalid_argument(
+      "--batch-size is %lld, but the input of '%s' gives a batch of %lld",
+      (long long)asked, flags->model, (long long)rows);
+}
+
 // Makes an estimator that trains in the step's strategy. Its step writes
 // nothing to the folder.
-static ls_status make_estimator(const cli_step_flags *flags, cli_step *step) {
+static ls_status make_estimator(cli_step_flags *flags, cli_step *step) {
   const ls_estimator_type *type = flags->estimator;
   ls_estimator_options options = type->options;
   CLI_OWN(ls_nest, params) = {0};
@@ -104,15 +127,17 @@ static ls_status make_estimator(const cli_step_flags *flags, cli_step *step) {
   options.config = config;
   options.params = params;
   options.use_tpu = options.eval_on_tpu = LS_FLAG_OFF;
-  options.train_batch_size = (ls_opt)LS_SOME(flags->batch_size);
+  if (flags->batch_size > 0)
+    options.train_batch_size = (ls_opt)LS_SOME(flags->batch_size);
   LS_RETURN_IF_ERROR(ls_estimator_create(&options, &step->estimator));
   step->call = ls_estimator_step;
   step->user = step->estimator;
-  return ls_estimator_first_batch(step->estimator, &type->train, &step->batch);
+  LS_RETURN_IF_ERROR(
+      ls_estimator_first_batch(step->estimator, &type->train, &step->batch));
+  return take_batch_size(flags, step->batch);
 }
 
-static ls_status fill_step(const cli_step_flags *flags, cli_step *step) {
-  LS_RETURN_IF_ERROR(check_shares(flags));
+static ls_status fill_step(cli_step_flags *flags, cli_step *step) {
   LS_RETURN_IF_ERROR(
       flags->tpu
           ? create_tpu_strategy((int32_t)flags->replicas, &step->strategy)
@@ -123,6 +148,7 @@ static ls_status fill_step(const cli_step_flags *flags, cli_step *step) {
   step->flags = flags;
   LS_RETURN_IF_ERROR(flags->estimator != NULL ? make_estimator(flags, step)
                                               : make_model(flags, step));
+  LS_RETURN_IF_ERROR(check_shares(flags));
   const bool is_loop = flags->steps > 0;
   LS_RETURN_IF_ERROR(ls_function_create(
       &(ls_function_options){.call = is_loop ? make_steps : step->call,
@@ -133,7 +159,7 @@ static ls_status fill_step(const cli_step_flags *flags, cli_step *step) {
                  : ls_train_split(step->strategy, step->batch, &step->args);
 }
 
-ls_status cli_step_open(const cli_step_flags *flags, cli_step *out_step) {
+ls_status cli_step_open(cli_step_flags *flags, cli_step *out_step) {
   *out_step = (cli_step){0};
   const ls_status status = fill_step(flags, out_step);
   if (!ls_status_is_ok(status)) cli_step_close(out_step);
@@ -156,7 +182,7 @@ void cli_step_close(cli_step *step) {
   *step = (cli_step){0};
 }
 
-static bool find_batch(const char *command, cli_step_flags *flags) {
+static bool check_estimator(const char *command, cli_step_flags *flags) {
   const ls_estimator_type *type = flags->estimator;
   if (flags->task != NULL || flags->outputs != 0 ||
       strcmp(flags->precision, "f32") != 0)
@@ -169,8 +195,6 @@ static bool find_batch(const char *command, cli_step_flags *flags) {
                       "the estimator '%s' has no input to train with (its "
                       "field 'train')",
                       flags->model);
-  if (flags->batch_size == 0)
-    flags->batch_size = type->options.train_batch_size.value;
   return cli_params_check(command, flags->params, type);
 }
 
@@ -179,7 +203,7 @@ bool cli_step_find(const char *command, cli_step_flags *flags) {
   if (!cli_find_type(command, flags->model, &found)) return false;
   flags->type = found.model;
   flags->estimator = found.estimator;
-  if (found.estimator != NULL) return find_batch(command, flags);
+  if (found.estimator != NULL) return check_estimator(command, flags);
   if (flags->params != NULL)
     return cli_refuse(command, "--param is for estimators: '%s' is a model",
                       flags->model);

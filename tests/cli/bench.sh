@@ -44,6 +44,8 @@ line=${LS_BUILD_DIR:?}/tests/cli/libraries/estimators.so:line
 prints "^\\{\"model\":\"$line\",\"replicas\":2,.*\"batch_size\":16,.*\"gflops\":$number\\}\$" \
   bench "$line" --replicas 2 --batch-size 16 --steps 5 --json
 
+prints "^.*:fixed, 1 replica, .* batch of 32\$" bench "${line%:*}:fixed" --steps 5
+
 prints "softmax_cross_entropy" graph tiny
 prints "read_variable" graph tiny
 prints "^graph lowered" graph tiny --lowered

@@ -105,9 +105,9 @@ if command -v script >out.txt; then
 fi
 
 # ---- Refused ---------------------------------------------------------------
-refused 2 "has 3 models; name one, as in 'e.so:NAME': line, bare, unsized" \
+refused 2 "has 4 models; name one, as in 'e.so:NAME': line, bare, unsized, fixed" \
   train --model e.so
-refused 2 "has no model 'lime'; it has: line, bare, unsized" train --model e.so:lime
+refused 2 "has no model 'lime'; it has: line, bare, unsized, fixed" train --model e.so:lime
 refused 2 "--optimizer is not for estimators of shared libraries: its model \
 function makes the optimizer" train $model --optimizer adam
 refused 2 "has no input to train with" train --model e.so:bare

@@ -83,6 +83,10 @@ plan "$libraries/estimators.so:line" --param width=100000 --steps 20 \
 plan "$libraries/estimators.so:line" --no-steps
 shows '  kept +5  and one being written'
 grep -q '^  \(epoch\|evaluation\|model\) ' out.txt && fail "a model's rows"
+plan "$libraries/estimators.so:fixed" --no-steps
+shows '.*:fixed, 1 replica, f32, batch of 32'
+refuses 1 "gives a batch of 32" "$libraries/estimators.so:fixed" \
+  --batch-size 512 --no-steps
 
 # On a narrow terminal. Needs script, from util-linux.
 if command -v script >/dev/null; then

@@ -62,6 +62,17 @@ for replicas in 1 2; do
 done
 summarize "$libraries/estimators.so:line" --param width=16 --json
 grep -q '"total":{"parameters":340,' out.txt || fail "--param of an estimator"
+# The batch is that of the input, whatever the estimator says.
+for replicas in 1 2; do
+  summarize "$libraries/estimators.so:fixed" --replicas $replicas --param rows=500
+  shows ".*:fixed, $replicas replicas?, f32, batch of 100"
+  shows "a_1 +\\[$((100 / replicas)),8\\] +136 .*"
+done
+summarize "$libraries/estimators.so:fixed" --batch-size 32 --json
+grep -q '"batch_size":32,' out.txt || fail "another batch size"
+ends 1 "--batch-size is 512, but the input of \
+'$libraries/estimators.so:fixed' gives a batch of 32" \
+  summary "$libraries/estimators.so:fixed" --batch-size 512
 ends 2 "there is no model 'x'" summary x
 ends 2 "MODEL is missing" summary
 ends 2 "--batch-size is '0'" summary tiny --batch-size 0

@@ -90,9 +90,7 @@ static void find_parts(const train_flags *flags, const char *params,
   const ls_estimator_type *type = run->step.estimator;
   const ls_train_config *asked = &flags->asked;
   run->steps = asked->steps > 0 ? asked->steps : type->train_steps;
-  run->batch_size = asked->batch_size > 0
-                        ? asked->batch_size
-                        : type->options.train_batch_size.value;
+  run->batch_size = asked->batch_size;
   run->step.model = run->config.model;
   run->step.precision = "f32";
   run->step.replicas = run->config.replicas;
@@ -179,6 +177,7 @@ static ls_status compile_step(cli_plan_run *run, int64_t batch_size,
   LS_RETURN_IF_ERROR(run->step.estimator != NULL
                          ? cli_step_open(&run->step, step)
                          : make_step(run, batch_size, step));
+  if (run->batch_size == 0) run->batch_size = run->step.batch_size;
   ls_function_set_compiles_only(step->function, true);
   LS_RETURN_IF_ERROR(cli_step_run(step, NULL));
   ls_function_set_compiles_only(step->function, false);
@@ -276,7 +275,13 @@ ls_status cli_plan_batch_size(cli_plan_run *run, const cli_memory *memory,
     size = (int64_t)((double)size * scale) / replicas * replicas;
     if (size < replicas) return ls_ok();
     CLI_OWN(cli_step, step) = {0};
-    LS_RETURN_IF_ERROR(cli_plan_memory(run, size, &step, &tried));
+    const ls_status planned = cli_plan_memory(run, size, &step, &tried);
+    if (run->step.estimator != NULL &&
+        ls_status_code(planned) == LS_INVALID_ARGUMENT) {
+      ls_status_free(planned);  // No smaller batches of its input.
+      return ls_ok();
+    }
+    LS_RETURN_IF_ERROR(planned);
     if (cli_memory_peak(&tried) > room) continue;
     *out_batch_size = size;
     return ls_ok();

@@ -32,8 +32,8 @@ typedef struct cli_plan_run {
   ls_model model;
   ls_dataset *train, *test;  // No `test`: the run does not evaluate.
   int64_t examples, steps;   // 0: unknown, of an estimator.
-  int64_t batch_size;
-  double data_bytes;  // Measured.
+  int64_t batch_size;  // 0: that of an estimator's input, until it is compiled.
+  double data_bytes;   // Measured.
 } cli_plan_run;
 // Opens data and model, or an estimator with these parameters, as `lockstep
 // train` does with these flags.

@@ -115,24 +115,27 @@ static void print_json(const cli_step_flags *flags, const cli_layers *layers) {
 }
 
 // ---- The command -----------------------------------------------------------
-// Runs a step, which compiles it.
 // Lists the layers of a step that has run. The graph of several replicas holds
-// them as one op: a replica's step is run alone, for its graph.
+// them as one op: a step is run alone on the first one's part of the batch, for
+// its graph.
 static ls_status list_layers(const cli_step *step, cli_step *out_alone,
                              cli_layers *out_layers) {
   cli_step_flags flags = *step->flags;
   if (flags.replicas == 1)
     return cli_layers_open(step, ls_function_graph(step->function), out_layers);
-  flags.batch_size = (flags.batch_size + flags.replicas - 1) / flags.replicas;
   flags.replicas = 1;
   LS_RETURN_IF_ERROR(cli_step_open(&flags, out_alone));
+  ls_nest_release(out_alone->args);
+  out_alone->args = ls_none();
+  LS_RETURN_IF_ERROR(ls_strategy_replica_result(step->strategy, step->args, 0,
+                                                &out_alone->args));
   LS_RETURN_IF_ERROR(cli_step_run(out_alone, NULL));
   return cli_layers_open(step, ls_function_graph(out_alone->function),
                          out_layers);
 }
 
 static ls_status summarize(void *user, ls_runtime *runtime) {
-  const summary_flags *flags = user;
+  summary_flags *flags = user;
   (void)runtime;
   CLI_OWN(cli_step, step) = {0};
   CLI_OWN(cli_step, alone) = {0};

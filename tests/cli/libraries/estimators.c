@@ -22,6 +22,16 @@ static ls_nest input(void *user, ls_input_call *call) {
                 .size = ls_params_i64(call->params, "batch_size", BATCH)}));
 }
 
+// Batches of one size, whatever is asked for; at most all examples.
+static ls_nest fixed_input(void *user, ls_input_call *call) {
+  (void)user;
+  ls_dataset *data = ls_dataset_synthetic(&(ls_synthetic_options){
+      .size = 100, .shape = LS_SHAPE(PIXELS), .num_classes = CLASSES});
+  return ls_nest_dataset(ls_dataset_batch(
+      data,
+      &(ls_batch_options){.size = ls_params_i64(call->params, "rows", BATCH)}));
+}
+
 static ls_nest metrics(ls_nest of, void *user) {
   const ls_nest value =
       ls_metric_accuracy(ls_nest_tensor(of, 0), ls_nest_tensor(of, 1),
@@ -105,4 +115,9 @@ static const ls_estimator_type unsized = {
     .eval = {.call = input},
     .options = {.model_fn = {.call = model},
                 .train_batch_size = LS_SOME(BATCH)}};
-LS_EXPORT_ESTIMATORS(&line, &bare, &unsized);
+// Its input has its own batch size, and the estimator none.
+static const ls_estimator_type fixed = {.name = "fixed",
+                                        .train = {.call = fixed_input},
+                                        .options = {.model_fn = {.call = model}},
+                                        .train_steps = 3};
+LS_EXPORT_ESTIMATORS(&line, &bare, &unsized, &fixed);
