@@ -103,6 +103,15 @@ fi
 "$lockstep" plan mlp --config run/config.json --no-steps >out.txt 2>err.txt ||
   fail "a plan with the flags of a run"
 grep -q '^mlp, 1 replica, f32, batch of 12$' out.txt || fail "not those flags"
+line=$libraries/estimators.so:line
+"$lockstep" train --model "$line" --steps 1 --batch-size 16 --quiet \
+  --run-dir line >out.txt 2>err.txt || fail "no run of an estimator"
+plan "$line" --config line/estimator.json --no-steps
+shows '.*:line, 1 replica, f32, batch of 16'
+refuses 2 "'line/estimator.json' is for the estimator \"line\", this is for fixed" \
+  "$libraries/estimators.so:fixed" --config line/estimator.json
+refuses 2 "is for the estimator \"line\", this is no estimator" \
+  mlp --config line/estimator.json
 echo '{"batch_sise":12}' >flags.json
 refuses 2 "^lockstep plan: 'flags.json' has \"batch_sise\", which is no flag" \
   mlp --config flags.json

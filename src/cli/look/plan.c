@@ -12,10 +12,7 @@ typedef struct plan_flags {
   train_flags train;
   const char *params;
   bool json, no_steps;
-  // The command's words, and what the model of the first parse is.
-  int argc;
-  char **argv;
-  cli_found found;
+  cli_found found;  // MODEL.
 } plan_flags;
 
 typedef struct plan {
@@ -339,33 +336,25 @@ static int run_plan(const cli_syntax *syntax, train_flags *flags, void *user) {
   return cli_runtime_close("plan", runtime, cli_report("plan", status));
 }
 
-static int parse_plan(plan_flags *all,
-                      int (*run)(const cli_syntax *syntax, train_flags *flags,
-                                 void *user),
-                      cli_refusals refused);
-
-// Parses the words again, with the refusals of what MODEL names.
-static int find_model(const cli_syntax *syntax, train_flags *flags,
-                      void *user) {
+// Refuses the flags of what MODEL names.
+static bool find_model(const char *model, cli_syntax *syntax, void *user) {
   plan_flags *all = user;
-  (void)syntax;
-  if (!cli_find_type("plan", flags->asked.model, &all->found)) return CLI_USAGE;
-  return parse_plan(all, run_plan,
-                    all->found.estimator != NULL
-                        ? cli_train_refused_by_libraries
-                        : cli_train_refused_by_models);
+  if (!cli_find_type("plan", model, &all->found)) return false;
+  const ls_estimator_type *type = all->found.estimator;
+  syntax->subject = type != NULL ? type->name : NULL;
+  syntax->refused = type != NULL ? cli_train_refused_by_libraries
+                                 : cli_train_refused_by_models;
+  return true;
 }
 
-static int parse_plan(plan_flags *all,
-                      int (*run)(const cli_syntax *syntax, train_flags *flags,
-                                 void *user),
-                      cli_refusals refused) {
+int cli_plan(int argc, char **argv) {
+  plan_flags all = {0};
   const cli_option options[] = {
-      {"no-steps", CLI_FLAG, &all->no_steps, NULL,
+      {"no-steps", CLI_FLAG, &all.no_steps, NULL,
        "run no steps: the plan has no times"},
-      {"json", CLI_FLAG, &all->json, NULL,
+      {"json", CLI_FLAG, &all.json, NULL,
        "print one line of JSON: sizes in bytes, times in seconds"},
-      CLI_STEP_PARAM_OPTION(&all->params),
+      CLI_STEP_PARAM_OPTION(&all.params),
   };
   return cli_with_train_flags(
       &(cli_train_words){
@@ -382,14 +371,9 @@ static int parse_plan(plan_flags *all,
                    "accepted. MODEL may be a shared library of models or "
                    "estimators: ./mine.so or ./mine.so:NAME.",
                .operand_form = "MODEL",
-               CLI_OPTIONS(options),
-               .refused = refused},
-          .run = run,
-          .user = all},
-      all->argc, all->argv);
-}
-
-int cli_plan(int argc, char **argv) {
-  plan_flags all = {.argc = argc, .argv = argv};
-  return parse_plan(&all, find_model, (cli_refusals){0});
+               CLI_OPTIONS(options)},
+          .find = find_model,
+          .run = run_plan,
+          .user = &all},
+      argc, argv);
 }

@@ -113,6 +113,9 @@ typedef struct cli_train_words {
   // Words of the command. Its own flags follow those of train; with an
   // `operand_form` the operand is the model.
   cli_syntax syntax;
+  // Sets what the syntax has of the operand; false: reports that there is no
+  // such model. May be NULL.
+  bool (*find)(const char *model, cli_syntax *syntax, void *user);
   cli_train_call run;
   void *user;
 } cli_train_words;

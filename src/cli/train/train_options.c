@@ -203,17 +203,31 @@ static size_t list_options(train_flags *flags, const cli_syntax *syntax,
                         out_options);
 }
 
+// Returns a command's words with the flags of train before its own.
+static cli_syntax add_options(train_flags *flags, const cli_syntax *own,
+                              cli_option *out_options) {
+  cli_syntax syntax = *own;
+  syntax.num_options = list_options(flags, own, out_options);
+  syntax.options = out_options;
+  return syntax;
+}
+
 int cli_with_train_flags(const cli_train_words *words, int argc, char **argv) {
   const train_flags defaults = {
       .asked = {.seed = -1, .keep = -1}, .grace = 30, .steps = -1};
   train_flags flags = defaults;
   cli_option options[MOST_OPTIONS];
-  cli_syntax syntax = words->syntax;
+  cli_syntax own = words->syntax, syntax;
   CLI_OWN_MEMORY(char, texts) = NULL;
-  syntax.num_options = list_options(&flags, &syntax, options);
-  syntax.options = options;
-  if (syntax.operand_form != NULL) syntax.operand = &flags.asked.model;
+  if (own.operand_form != NULL) own.operand = &flags.asked.model;
+  syntax = add_options(&flags, &own, options);
   CLI_PARSE_OR_RETURN(&syntax, argc, argv);
+  if (words->find != NULL) {
+    if (!words->find(flags.asked.model, &own, words->user)) return CLI_USAGE;
+    flags = defaults;
+    syntax = add_options(&flags, &own, options);
+    CLI_PARSE_OR_RETURN(&syntax, argc, argv);
+  }
   const int code =
       cli_train_read_config(&syntax, argc, argv, &defaults, &flags, &texts);
   return code != CLI_OK ? code : words->run(&syntax, &flags, words->user);

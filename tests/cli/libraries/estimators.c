@@ -116,8 +116,9 @@ static const ls_estimator_type unsized = {
     .options = {.model_fn = {.call = model},
                 .train_batch_size = LS_SOME(BATCH)}};
 // Its input has its own batch size, and the estimator none.
-static const ls_estimator_type fixed = {.name = "fixed",
-                                        .train = {.call = fixed_input},
-                                        .options = {.model_fn = {.call = model}},
-                                        .train_steps = 3};
+static const ls_estimator_type fixed = {
+    .name = "fixed",
+    .train = {.call = fixed_input},
+    .options = {.model_fn = {.call = model}},
+    .train_steps = 3};
 LS_EXPORT_ESTIMATORS(&line, &bare, &unsized, &fixed);
