@@ -66,6 +66,10 @@ int cli_train_seeds(const cli_syntax *syntax, const train_flags *flags,
     one.events = name_of_seed(flags->events, first + k, events);
     const int code = run(syntax, &one, user);
     if (code != CLI_OK) return code;
+    // An estimator that made no step tells no last loss.
+    if (!result.tested && result.task == NULL && cli_leads())
+      cli_say("train", "seed %lld made no step: its loss is not in the mean",
+              (long long)one.asked.seed);
     if (!result.tested) continue;
     cli_spread_add(&loss, result.test.loss);
     if (result.task == NULL) continue;  // An estimator's last loss.
