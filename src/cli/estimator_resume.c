@@ -86,10 +86,10 @@ static bool set_flag(const entry *e, void *flags, const char *text,
                      char wanted[64]) {
   const cli_option option = {e->name, e->kind, (char *)flags + e->place,
                              "a text", NULL};
-  snprintf(wanted, 64, "true");
   if (e->kind != CLI_FLAG) return cli_option_set(&option, text, wanted, 64);
-  *(bool *)option.value = strcmp(text, wanted) == 0;
-  return *(bool *)option.value;
+  snprintf(wanted, 64, "true or false");
+  *(bool *)option.value = strcmp(text, "true") == 0;
+  return *(bool *)option.value || strcmp(text, "false") == 0;
 }
 
 // Returns the value of a parameter in "NAME=N,..."; NULL if it has none.

@@ -35,21 +35,26 @@ static ls_status keep_flags(void *user) {
 }
 
 // ---- Training --------------------------------------------------------------
+// Refuses to resume a model's run.
+static ls_status check_resumed(const train_flags *train) {
+  char path[PATH_MAX];
+  if (train->again != NULL || train->resume == NULL) return ls_ok();
+  snprintf(path, sizeof(path), "%s/config.json", train->resume);
+  return !cli_exists(path)
+             ? ls_ok()
+             : LS_STATUS(LS_FAILED_PRECONDITION,
+                         "the run in '%s' is a model's, not an estimator's",
+                         train->resume);
+}
+
 // Refuses to start a run in a folder that has one, and to resume in one that
 // has none.
 static ls_status check_folder(const training *run) {
   bool has_run = false;
   const char *folder = ls_estimator_model_dir(run->e.estimator);
   if (run->flags->train.again != NULL) return ls_ok();
-  if (run->flags->train.resume != NULL) {
-    char path[PATH_MAX];
-    snprintf(path, sizeof(path), "%s/config.json", run->flags->train.resume);
-    if (cli_exists(path))
-      return LS_STATUS(LS_FAILED_PRECONDITION,
-                       "the run in '%s' is a model's, not an estimator's",
-                       run->flags->train.resume);
+  if (run->flags->train.resume != NULL)
     return cli_estimator_was_trained(&run->e);
-  }
   if (run->flags->train.overwrite) return ls_ok();
   LS_RETURN_IF_ERROR(cli_has_checkpoints(folder, &has_run));
   if (!has_run) return ls_ok();
@@ -293,6 +298,8 @@ static ls_status open_and_train(training *run, estimator_flags *flags,
   const train_flags *train = &flags->train;
   const bool goes_on =
       train->resume != NULL && !train->resume_step.set && train->again == NULL;
+  LS_RETURN_IF_ERROR(
+      cli_ranks_agree(cli_leads() ? check_resumed(train) : ls_ok()));
   flags->folder = goes_on ? train->resume : train->run_folder;
   if (flags->folder == NULL) {
     flags->folder = run->chosen;

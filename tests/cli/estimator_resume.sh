@@ -6,7 +6,7 @@
 
 # shellcheck source=tests/support/cli.sh
 . "$(dirname "$0")/../support/cli.sh"
-rm -rf held kept whole other old branch full file own copy linked looped be-slow e.so
+rm -rf held kept whole other old branch full file own copy linked looped seeds be-slow e.so
 cp "${LS_BUILD_DIR:?}/tests/cli/libraries/estimators.so" e.so
 model="--model e.so:line"
 
@@ -135,6 +135,18 @@ for text in '' '{' '{"replicas": 4' '[]' '{"seed": 1} x' '{"seed": 1.5}' \
   refused 1 "'other/estimator.json' is damaged" --resume other "--steps 12"
 done
 
+printf '%s' '{"flip": false, "gradient_norm": false}' >other/estimator.json
+trains --resume other --steps 12
+
+# Seeds whose runs have ended have no last loss, which is said.
+trains --seeds 2 --run-dir seeds --steps 3 --quiet
+trains --seeds 3 --run-dir seeds --steps 3 --quiet --resume auto
+for seed in 0 1; do
+  grep -qx "lockstep train: seed $seed made no step: its loss is not in the mean" \
+    err.txt || fail "seed $seed is left out of the mean without a line"
+done
+[ "$(grep -c 'made no step' err.txt)" = 2 ] || fail "a new seed is left out"
+
 # ---- A model's run ---------------------------------------------------------
 tiny="--model tiny --data synthetic"
 # shellcheck disable=SC2086
@@ -147,6 +159,8 @@ cp -r own copy
     $tiny --resume own --steps 6
   ends 1 "the run in 'own' is a model's, not an estimator's" train --estimator \
     $tiny --run-dir own --resume auto --steps 6
+  ends 1 "the run in 'own' is a model's, not an estimator's" train --estimator \
+    --model tiny --data missing.csv --resume own --steps 6
 }
 diff -r copy own >out.txt 2>err.txt || fail "a model's run is another one"
 echo '{"estimator": "tiny", "model": "tiny"}' >own/estimator.json
