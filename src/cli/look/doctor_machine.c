@@ -162,7 +162,6 @@ void cli_check_kernels(cli_checkup *checkup) {
 }
 
 // ---- Memory ----------------------------------------------------------------
-// Reads an entry of /proc/meminfo, in bytes; NaN if there is none.
 static void check_huge_pages(cli_checkup *checkup) {
   char text[128];
   if (!read_line("/sys/kernel/mm/transparent_hugepage/enabled", text,

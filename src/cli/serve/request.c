@@ -255,7 +255,6 @@ static ls_status read_inputs(reading *r, cli_cursor c) {
 }
 
 // ---- Requests --------------------------------------------------------------
-// Makes the dict of a request's inputs, and finds their number of rows.
 // Checks the tokens of a language model.
 static ls_status check_tokens(const cli_language *language,
                               const ls_serving_value *input,
@@ -273,6 +272,7 @@ static ls_status check_tokens(const cli_language *language,
   return ls_ok();
 }
 
+// Makes the dict of a request's inputs, and finds their number of rows.
 static ls_status take_inputs(reading *r, cli_request *out) {
   const ls_serving_info *info = &r->signature->info;
   const char *names[CLI_VALUES];
