@@ -276,6 +276,25 @@ verifies 1 'estimator.json: "batch_size" is 16, it was 32' changed $line
 cp line/estimator.json changed
 sed -i '/"step":20/s/"loss":/"loss":1/' changed/metrics.jsonl
 verifies 1 "metrics.jsonl differs in bytes" changed $line
+# A schedule's end, and a flag, from a checkpoint that is gone.
+rm -rf kept
+trains --model tiny --data made.csv --estimator --optimizer adam \
+  --schedule cosine --steps 20 --keep 1 --attest --run-dir kept
+trains --estimator --resume kept --steps 40
+verifies 0 "and 0 of its 40 steps made again have its bits" kept --all
+grep -q "note: steps 0 to 40 cannot be made again: the run went on to another" \
+  out.txt || fail "an estimator's steps with two ends"
+rm -rf kept
+trains --model tiny --data made.csv --estimator --steps 20 --keep 1 --attest \
+  --run-dir kept
+trains --estimator --resume kept --steps 40
+verifies 0 "and 40 of its 40 steps made again have its bits" kept --all
+trains --estimator --resume kept --steps 50 --gradient-norm
+verifies 0 "and 50 of its 50 steps made again have its bits" kept --all
+trains --estimator --resume kept --steps 60 --allow-inexact --learning-rate 0.3
+verifies 0 "and 0 of its 60 steps made again have its bits" kept --all
+grep -q "note: steps 0 to 60 cannot be made again: the run went on with other" \
+  out.txt || fail "an estimator's steps with two flags"
 # On cores evaluations are between parts of a training.
 trains --model tiny --data made.csv --estimator --tpu virtual:2x2 --steps 20 \
   --iterations-per-loop 5 --save-every-steps 10 --keep 0 \

@@ -54,15 +54,19 @@ static bool is_free(const char *key) {
                                      "patience",
                                      "min_delta",
                                      "test_steps",
+                                     "gradient_norm",
+                                     "iterations_per_loop",
                                      "crc32c"};
   for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); ++i)
     if (strcmp(key, keys[i]) == 0) return true;
   return false;
 }
 
-// Compares the configurations of two parts of a run. Returns the reason for
-// which steps of both cannot be made again at once; NULL: they can.
-static const char *find_change(const char *before, const char *after) {
+// Finds members of a part's configuration that another part's has otherwise.
+// Returns the reason for which steps of both cannot be made again at once;
+// NULL: they can.
+static const char *find_change(const char *before, const char *after,
+                               bool is_end_free) {
   const char *found = NULL;
   cli_member one, other;
   for (const char *at = before; cli_json_next(&at, &one);) {
@@ -72,27 +76,36 @@ static const char *find_change(const char *before, const char *after) {
                          one.value_size == other.value_size &&
                          memcmp(one.value, other.value, one.value_size) == 0))
       continue;
-    if (strcmp(key, "steps") == 0 || strcmp(key, "epochs") == 0)
+    const bool is_end = strcmp(key, "steps") == 0 || strcmp(key, "epochs") == 0;
+    if (is_end && is_end_free) continue;
+    if (is_end)
       return "the run went on to another end, from a checkpoint that is gone";
     found = "the run went on with other flags, from a checkpoint that is gone";
   }
   return found;
 }
 
-// Marks segments in which a model's run went on otherwise, as the chain says.
+// Marks segments in which a run went on otherwise, as the chain says.
 static ls_status cut_segments(const verifying *v) {
   CLI_OWN_MEMORY(char, text) = NULL;
   cli_line line = {.text = NULL};
-  cli_member config, before = {.value = NULL};
+  cli_member config, schedule, before = {.value = NULL};
   LS_RETURN_IF_ERROR(
       cli_read_text(v->replaying.folder, "chain.jsonl", &text, NULL));
   const char *at = text;
-  for (cli_line_next(&at, &line);
-       line.text != NULL && v->replaying.estimator == NULL;
+  for (cli_line_next(&at, &line); line.text != NULL;
        cli_line_next(&at, &line)) {
     if (!cli_json_find(line.text, "config", &config)) continue;
-    const char *change =
-        before.value != NULL ? find_change(before.value, config.value) : NULL;
+    // An estimator's rates depend on the end by its schedule alone.
+    const bool is_end_free =
+        v->replaying.estimator != NULL &&
+        (!cli_json_find(config.value, "schedule", &schedule) ||
+         strncmp(schedule.value, "\"constant\"", 10) == 0);
+    const char *change = NULL;
+    if (before.value != NULL)
+      change = find_change(before.value, config.value, is_end_free);
+    if (before.value != NULL && change == NULL)
+      change = find_change(config.value, before.value, is_end_free);
     for (size_t i = 0; i < v->num_segments && change != NULL; ++i)
       if (v->segments[i].from < line.step && line.step < v->segments[i].to)
         v->segments[i].lacks = change;
