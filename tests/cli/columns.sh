@@ -145,6 +145,16 @@ same runs/base marked.jsonl
 "$lockstep" predict runs/base --data - <marked.jsonl >out.txt 2>err.txt ||
   fail "lines of JSON on standard input"
 cmp -s out.txt answers.txt || fail "lines of JSON on standard input differ"
+# Names with escapes are those of the columns.
+sed 's/a,b,label/gr\xc3\xb6\xc3\x9fe,b,label/' base.csv >sizes.csv
+trains sizes --data sizes.csv
+sed 's/"a":/"gr\\u00f6\\u00dfe":/' more.jsonl >sizes.jsonl
+predicts runs/sizes sizes.jsonl
+cp out.txt answers.txt
+sed 's/"a":/"gr\xc3\xb6\xc3\x9fe":/' more.jsonl >plain.jsonl
+same runs/sizes plain.jsonl
+printf '{"a":1,"\\ud800":2}\n' >half.jsonl
+ends 1 "at line 1, byte 8: expected a text without" data half.jsonl
 # An object of several lines is a text.
 printf '{\n "a": 1\n}\n' >pretty.json
 "$lockstep" data pretty.json >out.txt 2>err.txt || fail "data pretty.json"

@@ -10,6 +10,9 @@
 #include "cli/words.h"
 
 // ---- Lines -----------------------------------------------------------------
+static const char whole_text[] =
+    "a text without \\u0000 and without half of a surrogate pair";
+
 // A member of a line, whose value has been checked.
 typedef struct member {
   const char *key;
@@ -30,13 +33,29 @@ static size_t find_name(char *const *names, size_t count, size_t from,
   return count;
 }
 
+// Takes a member's name. One with escapes is decoded in its place, which is a
+// copy's.
+static ls_status take_name(cli_cursor *c, member *out) {
+  cli_cursor_space(c);
+  const cli_cursor start = *c;
+  LS_RETURN_IF_ERROR(cli_cursor_string(c, &out->key, &out->key_size));
+  if (memchr(out->key, '\\', out->key_size) == NULL) return ls_ok();
+  char *name = (char *)(uintptr_t)out->key;
+  const cli_member quoted = {.value = name - 1,
+                             .value_size = out->key_size + 2};
+  if (!cli_json_copy(&quoted, name, out->key_size + 1))
+    return cli_cursor_error(&start, whole_text);
+  out->key_size = strlen(name);
+  return ls_ok();
+}
+
 // Takes the next member of a line; `*out_more` is false after the last one.
 static ls_status next_member(cli_cursor *c, bool is_first, member *out,
                              bool *out_more) {
   *out_more = true;
   if (is_first && !cli_cursor_take(c, '{')) return cli_cursor_error(c, "'{'");
   if (is_first || cli_cursor_take(c, ',')) {
-    LS_RETURN_IF_ERROR(cli_cursor_string(c, &out->key, &out->key_size));
+    LS_RETURN_IF_ERROR(take_name(c, out));
     if (!cli_cursor_take(c, ':')) return cli_cursor_error(c, "':'");
     cli_cursor_space(c);
     out->value = *c;
@@ -92,8 +111,7 @@ static ls_status take_text(const char *name, const cli_cursor *value,
   CLI_OWN_ARRAY_OR_RETURN(char, text, size + 1);
   if (!cli_json_copy(&(cli_member){.value = value->at, .value_size = size},
                      text, size + 1))
-    return cli_cursor_error(value, "a text without \\u0000 and without half "
-                                   "of a surrogate pair");
+    return cli_cursor_error(value, whole_text);
   const ls_bytes bytes = {text, strlen(text)};
   return ls_array_create_copy(LS_DTYPE_STRING, LS_SCALAR, &bytes, out);
 }
