@@ -13,6 +13,7 @@
 #include "cli/serve/columns.c"
 #include "cli/serve/model.c"
 #include "cli/serve/request.c"
+#include "cli/words.c"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -31,6 +32,12 @@ ls_status cli_open_file(const char *path, FILE **out_file) {
 
 void cli_say(const char *command, const char *format, ...) {
   (void)command, (void)format;
+}
+
+int cli_report(const char *command, ls_status status) {
+  (void)command;
+  ls_status_free(status);
+  return CLI_FAILED;
 }
 
 // ---- Signatures ------------------------------------------------------------

@@ -103,8 +103,8 @@ typedef struct ls_train_config {
   // others: "A,B"; and their texts: for each column a line of its name, a line
   // of each text, and an empty line. Default "": none.
   const char *one_hot, *categories;
-  // Names of the examples' columns, one per line, if they have names. Default
-  // "": unknown.
+  // Names of the examples' columns, one per line, if they have names; a tab and
+  // the count of numbers follow the name of an array. Default "": unknown.
   const char *columns;
   // "yes": whole numbers of examples, in rows or lists, count as bytes; "no".
   // Default "": unknown.

@@ -145,6 +145,18 @@ same runs/base marked.jsonl
 "$lockstep" predict runs/base --data - <marked.jsonl >out.txt 2>err.txt ||
   fail "lines of JSON on standard input"
 cmp -s out.txt answers.txt || fail "lines of JSON on standard input differ"
+# Numbers slide from no array to another.
+awk 'BEGIN {
+  for (i = 0; i < 16; ++i)
+    print "{\"v\":[1.5," i "],\"s\":" i % 3 ",\"label\":" i % 2 "}"
+}' >arrays.jsonl
+printf '{"v":[1.5],"s":[2,3],"label":0}\n' >moved.jsonl
+trains arrays --data arrays.jsonl --test none
+grep -qF '"columns":"v\u00092\ns"' runs/arrays/config.json || fail "no widths"
+"$lockstep" eval runs/arrays --data arrays.jsonl >out.txt 2>err.txt ||
+  fail "eval of arrays"
+ends 1 "column 'v' of 'moved.jsonl' has 1 number a row; in the training's" \
+  eval runs/arrays --data moved.jsonl
 # Names with escapes are those of the columns.
 sed 's/a,b,label/gr\xc3\xb6\xc3\x9fe,b,label/' base.csv >sizes.csv
 trains sizes --data sizes.csv

@@ -361,9 +361,13 @@ TEST(rows_of_columns_are_those_of_their_numbers) {
       {"[0.5,\"red\"]", "instance 1 has another number of values; the columns "
                         "are size,color,weight"},
       {"[0.5,\"pink\",2]", "instance 1: column 'color' has no text 'pink'"},
-      {"[0.5,\"red\",\"red\"]", "input 'examples'"},
-      {"[\"red\",1,2]", "column 'color' is 1, expected a text"},
-      {"[[],\"red\",2]", "expected a value"},
+      {"[0.5,\"red\",\"red\"]",
+       "instance 1: column 'weight' is \\\"red\\\", expected a number"},
+      {"[0.5,1,\"red\"]", "column 'color' is 1, expected a text"},
+      {"[[],\"red\",2]", "instance 1: column 'size' is [], expected a number"},
+      {"{\"size\":[1,2],\"color\":\"red\",\"weight\":1}",
+       "column 'size' is [1,2], expected a number"},
+      {"[[1,2],\"red\"]", "instance 1 has another number of values"},
       {"{\"size\":1,\"color\":\"red\",\"colour\":2}", "has another name"},
       {"{\"size\":1,\"color\":\"red\",\"size\":2}", "lacks a column"},
       {"{\"size\":1,\"color\":\"red\"}", "another number of values"},
@@ -375,6 +379,64 @@ TEST(rows_of_columns_are_those_of_their_numbers) {
     assert_int_equal(post_text(self.port, path, text, answer, &body), 400);
     expect_contains(body, wrong[i][1]);
   }
+  stop_server(&self);
+}
+
+TEST(lists_of_a_row_are_as_wide_as_its_columns) {
+  FILE *file = fopen("colors.jsonl", "w");
+  assert_non_null(file);
+  for (int i = 0; i < 30; ++i)
+    fprintf(file, "{\"gr\\u00f6\\u00dfe\":[%d.5,%d],\"s\":%d,\"label\":%d}\n",
+            i % 4, i % 3, i % 5, i % 2);
+  assert_int_equal(fclose(file), 0);
+  run_command("train --model tiny --data colors.jsonl --quiet --run-dir "
+              "colors-wide --steps 3 --batch-size 8 --test none");
+  run_command("export colors-wide --out colors-lists");
+  server self = start_server("lists=colors-lists");
+  HEAP(char, answer) = malloc(ANSWER);
+  HEAP(char, wanted) = malloc(ANSWER);
+  const char *body = NULL;
+  static const char path[] = "/v1/models/lists:predict";
+  assert_int_equal(post_text(self.port, path, "{\"instances\":[[0.1,0.2,1]]}",
+                             answer, &body),
+                   200);
+  strcpy(wanted, body);
+  static const char *const same[] = {
+      "[[0.1, 0.2],1]",
+      "{\"s\":1,\"gr\xc3\xb6\xc3\x9f"
+      "e\":[0.1,0.2]}",
+      "{\"gr\\u00f6\\u00dfe\":[0.1,0.2],\"s\":[1]}"};
+  static const char *const wrong[][2] = {
+      {"{\"gr\xc3\xb6\xc3\x9f"
+       "e\":0.1,\"s\":[0.2,1]}",
+       "e' is 0.1, expected a list of 2 numbers"},
+      {"[[0.1],[1,2]]", "e' is [0.1], expected a list of 2 numbers"},
+      {"[[0.1,[2]],1]", "expected a list of 2 numbers"},
+      {"[[0.1,2],\"x\"]", "column 's' is \\\"x\\\", expected a number"},
+      {"[[0.1,2],[]]", "column 's' is [], expected a number"}};
+  char text[300];
+  for (size_t i = 0; i < LS_COUNT_OF(same); ++i) {
+    snprintf(text, sizeof(text), "{\"instances\":[%s]}", same[i]);
+    assert_int_equal(post_text(self.port, path, text, answer, &body), 200);
+    assert_string_equal(body, wanted);
+  }
+  for (size_t i = 0; i < LS_COUNT_OF(wrong); ++i) {
+    snprintf(text, sizeof(text), "{\"instances\":[%s]}", wrong[i][0]);
+    assert_int_equal(post_text(self.port, path, text, answer, &body), 400);
+    expect_contains(body, wrong[i][1]);
+  }
+  stop_server(&self);
+}
+
+TEST(a_file_config_json_of_a_program_is_left_alone) {
+  assert_int_equal(system("cp -r run-export colors-own && "
+                          "mkdir -p colors-own/assets.extra && "
+                          "echo '{ \"labels\": 3 }' "
+                          ">colors-own/assets.extra/config.json"),
+                   0);
+  server self = start_server("own=colors-own");
+  HEAP(char, answer) = malloc(ANSWER);
+  assert_int_equal(get(self.port, "GET", "/v1/models/own", answer), 200);
   stop_server(&self);
 }
 

@@ -106,16 +106,29 @@ static ls_status choose_known(const cli_files *files, const cli_sheet *table,
     CLI_OWN_MEMORY(char, name) = cli_copy_text(bytes.data, bytes.size);
     size_t column = 0;
     if (name == NULL) return ls_out_of_memory();
+    char *tab = strchr(name, '\t');
+    const int64_t width = tab != NULL ? strtoll(tab + 1, NULL, 10) : 1;
+    if (tab != NULL) *tab = '\0';
     LS_RETURN_IF_ERROR(
         ls_status_annotate(cli_sheet_find(files, table, name, &column),
                            "the training's examples have it"));
+    const ls_dtype dtype = table->columns[column].dtype;
+    const int64_t found = cli_sheet_width(table, column);
+    if ((ls_dtype_is_integer(dtype) || ls_dtype_is_float(dtype)) &&
+        found != width)
+      return ls_invalid_argument(
+          "column '%s' of '%s' has %lld number%s a row; in the training's "
+          "examples it has %lld",
+          name, files->first, (long long)found, found == 1 ? "" : "s",
+          (long long)width);
     if (is_among(choice->items, choice->count, column)) continue;
     choice->items[choice->count++] = column;
   }
   return ls_ok();
 }
 
-// Keeps the columns of the training's examples: names that are all others.
+// Keeps the columns of the training's examples, names that are all others, and
+// the widths of arrays.
 static ls_status keep_columns(const cli_sheet *table, const cli_choice *choice,
                               cli_classes *classes) {
   enum { MOST = 1 << 15 };
@@ -128,15 +141,19 @@ static ls_status keep_columns(const cli_sheet *table, const cli_choice *choice,
     for (size_t k = 0; k < i; ++k)
       if (strcmp(name, table->columns[choice->items[k]].name) == 0)
         return ls_ok();
-    size += strlen(name) + 1;
-    if (name[0] == '\0' || strchr(name, '\n') != NULL || size > MOST)
+    const bool is_array = table->widths[choice->items[i]] > 0;
+    size += strlen(name) + 1 + (is_array ? sizeof("\t9223372036854775807") : 0);
+    if (name[0] == '\0' || strpbrk(name, "\t\n") != NULL || size > MOST)
       return ls_ok();
   }
   char *names = cli_allocate(size), *at = names;
   if (names == NULL) return ls_out_of_memory();
-  for (size_t i = 0; i < choice->count; ++i)
-    at += sprintf(at, "%s%s", i > 0 ? "\n" : "",
-                  table->columns[choice->items[i]].name);
+  for (size_t i = 0; i < choice->count; ++i) {
+    const size_t item = choice->items[i];
+    at += sprintf(at, "%s%s", i > 0 ? "\n" : "", table->columns[item].name);
+    if (table->widths[item] > 0)
+      at += sprintf(at, "\t%lld", (long long)table->widths[item]);
+  }
   cli_release(classes->found_columns);
   classes->columns = classes->found_columns = names;
   return ls_ok();

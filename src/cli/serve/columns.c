@@ -2,23 +2,27 @@
 // Rows by the columns of the data that a model was trained on:
 // [1.5, "red"] or {"size": 1.5, "color": "red"}, with texts that training has
 // made numbers (--one-hot). They become rows of these numbers.
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/data/data.h"
 #include "cli/serve/serve.h"
 #include "cli/words.h"
 
-// The JSON text of a value.
-typedef struct value {
-  const char *at;  // NULL: missing.
-  size_t size;
-} value;
+// A column of the training's rows, and its value in a row.
+typedef struct column {
+  char *name;
+  int64_t width;      // Count of its numbers.
+  const char *texts;  // Texts in the training data, one a line;
+  size_t size;        // 0: the column has numbers.
+  const char *given;  // JSON text of the value; NULL: missing.
+  size_t given_size;
+} column;
 
 typedef struct expander {
-  const ls_train_config *config;
   const char *input;  // Name of the model's only input.
-  size_t count;       // Number of columns.
-  value *values;      // One per column.
+  size_t count;
+  column *columns;
   int64_t row;
   cli_buffer *text;  // The new rows.
 } expander;
@@ -27,60 +31,73 @@ static void add(expander *e, const char *data, size_t size) {
   cli_buffer_append(e->text, data, size);
 }
 
-static ls_status take_value(cli_cursor *c, value *out) {
-  cli_cursor_space(c);
-  out->at = c->at;
-  LS_RETURN_IF_ERROR(cli_cursor_skip(c, NULL));
-  out->size = (size_t)(c->at - out->at);
+// ---- Columns ---------------------------------------------------------------
+static ls_status open_columns(expander *e, const ls_train_config *config) {
+  const char *at = config->columns;
+  e->count = (size_t)cli_classes_count(at);
+  e->columns = cli_allocate(e->count * sizeof(*e->columns));
+  if (e->columns == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < e->count; ++i) {
+    column *made = &e->columns[i];
+    const size_t size = strcspn(at, "\t\n");
+    made->name = cli_copy_text(at, size);
+    if (made->name == NULL) return ls_out_of_memory();
+    made->width = at[size] == '\t' ? strtoll(at + size + 1, NULL, 10) : 1;
+    made->size = cli_column_texts(config->categories, made->name, &made->texts);
+    at += strcspn(at, "\n");
+    at += *at == '\n';
+  }
   return ls_ok();
 }
 
-// ---- Columns ---------------------------------------------------------------
-static size_t count_lines(const char *text) {
-  size_t count = *text != '\0';
-  for (; *text != '\0'; ++text)
-    count += text[0] == '\n' && text[1] != '\0';
-  return count;
+static void close_columns(expander *e) {
+  for (size_t i = 0; e->columns != NULL && i < e->count; ++i)
+    cli_release(e->columns[i].name);
+  cli_release(e->columns);
 }
 
-// Returns the column of that name, `count` if there is none.
-static size_t find_column(const expander *e, const char *name, size_t size) {
-  const char *at = e->config->columns;
+// Finds the column of that name, first at `from`: members mostly come in order.
+// Returns NULL if there is none.
+static column *find_column(const expander *e, size_t from, const char *name) {
   for (size_t i = 0; i < e->count; ++i) {
-    const size_t length = strcspn(at, "\n");
-    if (length == size && memcmp(at, name, size) == 0) return i;
-    at += length + (at[length] == '\n');
+    column *found = &e->columns[(from + i) % e->count];
+    if (strcmp(found->name, name) == 0) return found;
   }
-  return e->count;
+  return NULL;
 }
 
 static ls_status refuse_row(const expander *e, const char *found) {
-  char all[200];
-  snprintf(all, sizeof(all), "%s", e->config->columns);
-  for (char *at = all; (at = strchr(at, '\n')) != NULL;)
-    *at = ',';
+  char all[200] = "";
+  for (size_t i = 0, size = 0; i < e->count && size < sizeof(all); ++i)
+    size += (size_t)snprintf(all + size, sizeof(all) - size, "%s%s",
+                             i > 0 ? "," : "", e->columns[i].name);
   return ls_invalid_argument("instance %lld %s; the columns are %s",
                              (long long)e->row, found, all);
 }
 
+static ls_status refuse_value(const expander *e, const column *self,
+                              const char *expected) {
+  return ls_invalid_argument(
+      "instance %lld: column '%s' is %.*s, expected %s", (long long)e->row,
+      self->name, (int)(self->given_size < 64 ? self->given_size : 64),
+      self->given, expected);
+}
+
 // ---- Values ----------------------------------------------------------------
 // Adds a 1 for the text of a column and a 0 for each other one.
-static ls_status add_text(expander *e, const char *name, const value *given,
-                          const char *texts, size_t size) {
-  const char *end = texts + size;
+static ls_status add_text(expander *e, const column *self) {
+  const char *end = self->texts + self->size;
   bool is_known = false;
-  CLI_OWN_ARRAY_OR_RETURN(char, text, given->size + 1);
-  const cli_member member = {.value = given->at, .value_size = given->size};
-  if (given->at[0] != '"' || !cli_json_copy(&member, text, given->size + 1))
-    return ls_invalid_argument("instance %lld: column '%s' is %.*s, expected "
-                               "a text",
-                               (long long)e->row, name,
-                               (int)(given->size < 64 ? given->size : 64),
-                               given->at);
-  for (const char *at = texts; at < end;) {
+  CLI_OWN_ARRAY_OR_RETURN(char, text, self->given_size + 1);
+  const cli_member member = {.value = self->given,
+                             .value_size = self->given_size};
+  if (self->given[0] != '"' ||
+      !cli_json_copy(&member, text, self->given_size + 1))
+    return refuse_value(e, self, "a text");
+  for (const char *at = self->texts; at < end;) {
     const size_t length = strcspn(at, "\n");
     const bool same = length == strlen(text) && memcmp(at, text, length) == 0;
-    if (at != texts) add(e, ",", 1);
+    if (at != self->texts) add(e, ",", 1);
     add(e, same ? "1" : "0", 1);
     is_known |= same;
     at += length + 1;
@@ -88,64 +105,108 @@ static ls_status add_text(expander *e, const char *name, const value *given,
   return is_known ? ls_ok()
                   : ls_invalid_argument("instance %lld: column '%s' has no "
                                         "text '%.64s' in the training data",
-                                        (long long)e->row, name, text);
+                                        (long long)e->row, self->name, text);
+}
+
+// Adds the number of a column, or those of a list.
+static ls_status add_numbers(expander *e, const column *self) {
+  cli_cursor c = {.text = self->given,
+                  .at = self->given,
+                  .end = self->given + self->given_size};
+  const bool is_list = cli_cursor_take(&c, '[');
+  int64_t count = 0;
+  char expected[64] = "a number";
+  for (bool more = true; more; more = is_list && cli_cursor_take(&c, ',')) {
+    cli_cursor_space(&c);
+    const char *begin = c.at;
+    if (*begin != '-' && (*begin < '0' || *begin > '9')) break;
+    LS_RETURN_IF_ERROR(cli_cursor_skip(&c, NULL));
+    if (count++ > 0) add(e, ",", 1);
+    add(e, begin, (size_t)(c.at - begin));
+  }
+  if (count == self->width && (!is_list || cli_cursor_take(&c, ']')))
+    return ls_ok();
+  if (self->width > 1)
+    snprintf(expected, sizeof(expected), "a list of %lld numbers",
+             (long long)self->width);
+  return refuse_value(e, self, expected);
 }
 
 static ls_status add_values(expander *e) {
-  const char *at = e->config->columns;
   add(e, "[", 1);
   for (size_t i = 0; i < e->count; ++i) {
-    const value *given = &e->values[i];
-    const size_t length = strcspn(at, "\n");
-    char name[200];
-    const char *texts = NULL;
-    snprintf(name, sizeof(name), "%.*s", (int)length, at);
-    at += length + (at[length] == '\n');
-    if (given->at == NULL) return refuse_row(e, "lacks a column");
-    const size_t size = cli_column_texts(e->config->categories, name, &texts);
+    const column *self = &e->columns[i];
+    if (self->given == NULL) return refuse_row(e, "lacks a column");
     if (i > 0) add(e, ",", 1);
-    if (size > 0)
-      LS_RETURN_IF_ERROR(add_text(e, name, given, texts, size));
-    else if (given->at[0] == '[')  // A column of several numbers.
-      add(e, given->at + 1, given->size - 2);
-    else
-      add(e, given->at, given->size);
+    LS_RETURN_IF_ERROR(self->size > 0 ? add_text(e, self)
+                                      : add_numbers(e, self));
   }
   add(e, "]", 1);
   return ls_ok();
 }
 
 // ---- Rows ------------------------------------------------------------------
+// Takes a member's name: its column, or `*out_is_input`.
+static ls_status take_name(const expander *e, cli_cursor *c, size_t from,
+                           column **out, bool *out_is_input) {
+  const char *text = NULL;
+  size_t size = 0;
+  LS_RETURN_IF_ERROR(cli_cursor_string(c, &text, &size));
+  CLI_OWN_ARRAY_OR_RETURN(char, name, size + 1);
+  const cli_member quoted = {.value = text - 1, .value_size = size + 2};
+  const bool good = cli_json_copy(&quoted, name, size + 1);
+  *out_is_input = strcmp(name, e->input) == 0;
+  *out = good ? find_column(e, from, name) : NULL;
+  if (*out == NULL && !*out_is_input) return refuse_row(e, "has another name");
+  cli_cursor_take(c, ':');
+  return ls_ok();
+}
+
 // Reads a row; `*out_is_plain`: the model takes it as it is.
 static ls_status read_columns(expander *e, cli_cursor c, bool *out_is_plain) {
   const bool is_list = cli_cursor_take(&c, '[');
   size_t count = 0;
-  bool has_text = false;
-  memset(e->values, 0, e->count * sizeof(*e->values));
+  bool has_numbers = true;
+  for (size_t i = 0; i < e->count; ++i)
+    e->columns[i].given = NULL;
   *out_is_plain = true;
   if (!is_list && !cli_cursor_take(&c, '{')) return ls_ok();
   for (; !cli_cursor_take(&c, is_list ? ']' : '}'); ++count) {
-    value given;
-    size_t at = count;
+    column *at = count < e->count ? &e->columns[count] : NULL;
+    bool is_input = false;
     cli_cursor_take(&c, ',');
-    if (!is_list) {
-      const char *name = NULL;
-      size_t size = 0;
-      LS_RETURN_IF_ERROR(cli_cursor_string(&c, &name, &size));
-      if (size == strlen(e->input) && memcmp(name, e->input, size) == 0)
-        return ls_ok();
-      at = find_column(e, name, size);
-      if (at == e->count) return refuse_row(e, "has another name");
-      cli_cursor_take(&c, ':');
-    }
-    LS_RETURN_IF_ERROR(take_value(&c, &given));
-    has_text |= given.at[0] == '"';
-    if (at < e->count) e->values[at] = given;
+    if (!is_list) LS_RETURN_IF_ERROR(take_name(e, &c, count, &at, &is_input));
+    if (is_input) return ls_ok();
+    cli_cursor_space(&c);
+    const char *given = c.at;
+    LS_RETURN_IF_ERROR(cli_cursor_skip(&c, NULL));
+    has_numbers &= *given != '"' && *given != '[';
+    if (at == NULL) continue;
+    at->given = given;
+    at->given_size = (size_t)(c.at - given);
   }
-  *out_is_plain = is_list && !has_text;
+  *out_is_plain = is_list && has_numbers;
   return *out_is_plain || count == e->count
              ? ls_ok()
              : refuse_row(e, "has another number of values");
+}
+
+static ls_status expand_rows(expander *e, int64_t count, cli_cursor c) {
+  for (; e->row < count; ++e->row) {
+    bool is_plain = true;
+    cli_cursor_take(&c, ',');
+    cli_cursor_space(&c);
+    const char *begin = c.at;
+    LS_RETURN_IF_ERROR(read_columns(e, c, &is_plain));
+    LS_RETURN_IF_ERROR(cli_cursor_skip(&c, NULL));
+    add(e, e->row > 0 ? "," : "[", 1);
+    if (is_plain)
+      add(e, begin, (size_t)(c.at - begin));
+    else
+      LS_RETURN_IF_ERROR(add_values(e));
+  }
+  add(e, count > 0 ? "]" : "[]", count > 0 ? 1 : 2);
+  return e->text->failed ? ls_out_of_memory() : ls_ok();
 }
 
 ls_status cli_expand_columns(const cli_signature *signature, int64_t count,
@@ -158,29 +219,12 @@ ls_status cli_expand_columns(const cli_signature *signature, int64_t count,
       strcmp(config->bytes, "yes") == 0 || info->num_inputs != 1 ||
       info->inputs[0].type.shape.rank != 2 || !cli_cursor_take(&c, '['))
     return ls_ok();
-  expander e = {.config = config,
-                .input = info->inputs[0].name,
-                .count = count_lines(config->columns),
-                .text = text};
-  CLI_OWN_ARRAY_OR_RETURN(value, values, e.count);
-  e.values = values;
-  for (; e.row < count; ++e.row) {
-    bool is_plain = true;
-    value row;
-    cli_cursor_take(&c, ',');
-    cli_cursor_space(&c);
-    LS_RETURN_IF_ERROR(read_columns(&e, c, &is_plain));
-    LS_RETURN_IF_ERROR(take_value(&c, &row));
-    add(&e, e.row > 0 ? "," : "[", 1);
-    if (is_plain)
-      add(&e, row.at, row.size);
-    else
-      LS_RETURN_IF_ERROR(add_values(&e));
-  }
-  add(&e, count > 0 ? "]" : "[]", count > 0 ? 1 : 2);
-  if (text->failed) return ls_out_of_memory();
+  expander e = {.input = info->inputs[0].name, .text = text};
+  ls_status status = open_columns(&e, config);
+  if (ls_status_is_ok(status)) status = expand_rows(&e, count, c);
+  close_columns(&e);
+  LS_RETURN_IF_ERROR(status);
   *rows = (cli_cursor){
       .text = text->data, .at = text->data, .end = text->data + text->size};
-  c = *rows;  // Checks it, as an empty list leaves a gap.
-  return cli_cursor_skip(&c, NULL);
+  return ls_ok();
 }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "cli/serve/serve.h"
+#include "cli/words.h"
 
 // ---- Signatures ------------------------------------------------------------
 static bool has_rows(const ls_serving_value *values, size_t count) {
@@ -103,18 +104,20 @@ static bool is_name(const char *text) {
   return text[0] != '\0' && text[strspn(text, letters)] == '\0';
 }
 
-// Reads the names of classes, if the export has some.
-static ls_status read_classes(cli_served *out) {
-  char path[PATH_MAX + 32], text[4096];
+// Reads an additional file; NULL if the export has none.
+static ls_status read_asset(const cli_served *model, const char *name,
+                            char **out) {
+  char path[PATH_MAX + 64], text[4096];
   cli_buffer buffer = {0};
-  snprintf(path, sizeof(path), "%s/assets.extra/classes.txt", out->folder);
+  *out = NULL;
+  snprintf(path, sizeof(path), "%s/assets.extra/%s", model->folder, name);
   if (access(path, F_OK) != 0) return ls_ok();
   CLI_OWN(FILE, file) = NULL;
   LS_RETURN_IF_ERROR(cli_open_file(path, &file));
   for (size_t size; (size = fread(text, 1, sizeof(text), file)) > 0;)
     cli_buffer_append(&buffer, text, size);
   cli_buffer_append(&buffer, "", 1);
-  out->classes = buffer.data;
+  *out = buffer.data;
   return buffer.failed ? ls_out_of_memory() : ls_ok();
 }
 
@@ -168,15 +171,20 @@ ls_status cli_served_load(const char *word, cli_served *out) {
   LS_RETURN_IF_ERROR(ls_serving_load(path, NULL, &out->serving));
   LS_RETURN_IF_ERROR(read_signatures(out));
   LS_RETURN_IF_ERROR(cli_served_config(out, &out->config));
-  return read_classes(out);
+  return read_asset(out, "classes.txt", &out->classes);
 }
 
 ls_status cli_served_config(const cli_served *model, ls_train_config **out) {
-  char folder[PATH_MAX + 32], file[PATH_MAX + 64];
+  char folder[PATH_MAX + 32];
+  CLI_OWN_MEMORY(char, text) = NULL;
+  cli_member found;
   *out = NULL;
   snprintf(folder, sizeof(folder), "%s/assets.extra", model->folder);
-  snprintf(file, sizeof(file), "%s/config.json", folder);
-  return access(file, F_OK) == 0 ? ls_train_config_read(folder, out) : ls_ok();
+  LS_RETURN_IF_ERROR(read_asset(model, "config.json", &text));
+  // A program's export may have a file of its own by this name.
+  return text != NULL && cli_json_find(text, "model", &found)
+             ? ls_train_config_read(folder, out)
+             : ls_ok();
 }
 
 bool cli_is_export(const char *folder) {
