@@ -134,6 +134,23 @@ printf 'size,age,tags\n0.95,0.05,"large;new"\n' >unknown.csv
 ends 1 "its label 'new' is none of the 3 classes (of example 0)" \
   eval runs/tags --data unknown.csv
 
+# Names that look like numbers, in a file where all lists do.
+awk 'BEGIN {
+  print "size,age,tags"
+  for (i = 0; i < 40; ++i)
+    print i / 40 "," i % 3 "," (i % 3 == 0 ? "1;2" : i % 3)
+}' >ones.csv
+trains ones --task multi-label --data ones.csv --label tags
+grep -v ';' ones.csv >single.csv
+runs eval runs/ones --data single.csv
+printf 'size,age,tags\n0.95,0.05,3\n' >three.csv
+ends 1 "its label '3' is none of the 2 classes (of example 0)" \
+  eval runs/ones --data three.csv
+# One column of numbers by another name.
+sed '1s/cheap/low/' signs.csv >low.csv
+trains low --task multi-label --data signs.csv --features 'size,age;cheap'
+runs eval runs/low --data low.csv --features 'size,age;low'
+
 # ---- Refusals ----------------------------------------------------------------
 # refused WANTED ARGUMENT...: a training is refused.
 refused() {
@@ -156,6 +173,14 @@ refused "label nan of example 2, column 'price': labels of regression are finite
   --data nan.csv --task regression --test none
 refused "column 'age': labels of multi-label are 0 or 1" --data signs.csv --label age,old \
   --task multi-label
+# Members of other kinds.
+printf '{"a":%d,"b":true,"label":%d}\n' 1 0 2 1 >kinds.jsonl
+refused "column 'b' of 'kinds.jsonl' has neither numbers nor a text in the first" \
+  --data kinds.jsonl --one-hot b
+refused "nor a text in the first line: labels are numbers or texts" \
+  --data kinds.jsonl --label b
+refused "nor a text in the first line: labels are numbers or texts" \
+  --data kinds.jsonl --label b --task multi-label
 refused "'signs.csv' has no column 'new'" --data signs.csv --label new
 refused "model 'gpt' is for classification, not for regression" --model gpt \
   --data synthetic --task regression

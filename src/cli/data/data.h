@@ -307,6 +307,9 @@ ls_dataset *cli_json_rows(const cli_files *files, const cli_sheet *table,
 // Finds a column by its name.
 ls_status cli_sheet_find(const cli_files *files, const cli_sheet *table,
                          const char *name, size_t *out);
+// Refuses a column of neither numbers nor texts, with advice.
+ls_status cli_sheet_check(const cli_files *files, const cli_sheet *table,
+                          size_t column, const char *advice);
 // Finds the texts of the columns that are one-hot.
 ls_status cli_sheet_one_hot(const cli_files *files,
                             const cli_pair_request *request, cli_sheet *table);

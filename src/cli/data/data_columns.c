@@ -335,11 +335,9 @@ ls_status cli_choose_dtype(const cli_files *files, const cli_sheet *table,
     if (table->categories[item] != NULL) continue;
     if (column->dtype == LS_DTYPE_STRING)
       return refuse_texts(files, table, item);
-    if (column->dtype == LS_DTYPE_NONE)
-      return ls_invalid_argument(
-          "column '%s' of '%s' has neither numbers nor a text in the first "
-          "line: leave it out with --features COLUMN,...,LABEL",
-          column->name, files->first);
+    LS_RETURN_IF_ERROR(
+        cli_sheet_check(files, table, items[i],
+                        "leave it out with --features COLUMN,...,LABEL"));
     whole &= column->dtype == LS_DTYPE_I64;
   }
   bool pixels = type != NULL && type->dtype == LS_DTYPE_U8;

@@ -33,11 +33,14 @@ static bool are_names(const cli_sheet *table, size_t label,
                       const cli_classes *classes) {
   const ls_dtype dtype = table->columns[label].dtype;
   const int64_t count = classes != NULL ? cli_classes_count(classes->names) : 0;
-  bool any = count > 0 && ls_dtype_is_float(dtype);
-  for (int64_t i = 0; i < count && ls_dtype_is_integer(dtype); ++i) {
+  bool any = false;
+  for (int64_t i = 0; i < count && dtype != LS_DTYPE_STRING; ++i) {
     const ls_bytes name = cli_class_name(classes->names, i);
     char *end = NULL;
-    (void)strtoll(name.data, &end, 10);
+    if (ls_dtype_is_integer(dtype))
+      (void)strtoll(name.data, &end, 10);
+    else
+      (void)strtod(name.data, &end);
     any |= name.size > 0 && end == (const char *)name.data + name.size;
   }
   return any;
@@ -128,12 +131,15 @@ static ls_status pair_labels(const cli_files *files, cli_sheet *table,
                              const cli_choice *choice, cli_pairing *pairing,
                              cli_class_list **out_list) {
   pairing->labels = (ls_type){LS_DTYPE_F32, LS_SCALAR};
-  for (size_t k = 0; k < choice->num_labels; ++k)
+  for (size_t k = 0; k < choice->num_labels; ++k) {
+    LS_RETURN_IF_ERROR(cli_sheet_check(files, table, choice->labels[k],
+                                       "labels are numbers or texts"));
     if (table->widths[choice->labels[k]] > 0)
       return ls_invalid_argument("'%s' has arrays as labels in '%s': labels "
                                  "are numbers or texts",
                                  files->first,
                                  table->columns[choice->labels[k]].name);
+  }
   if (!cli_has_numbers(request)) {
     if (choice->num_labels > 1)
       return ls_invalid_argument(
@@ -145,11 +151,18 @@ static ls_status pair_labels(const cli_files *files, cli_sheet *table,
     return choose_labels(files, table, choice->labels[0], request->classes,
                          request->command, &pairing->labels.dtype, out_list);
   }
+  ls_csv_column *first = &table->columns[choice->labels[0]];
   if (choice->num_labels == 1 && request->task->is_binary &&
-      request->classes != NULL &&
-      table->columns[choice->labels[0]].dtype == LS_DTYPE_STRING)
-    return choose_lists(files, table, choice->labels[0], request, pairing,
-                        out_list);
+      request->classes != NULL) {
+    // Classes are names of columns where those have numbers.
+    const char *known = request->classes->names;
+    if (are_names(table, choice->labels[0], request->classes) &&
+        strcmp(known, first->name) != 0)
+      first->dtype = LS_DTYPE_STRING;
+    if (first->dtype == LS_DTYPE_STRING)
+      return choose_lists(files, table, choice->labels[0], request, pairing,
+                          out_list);
+  }
   pairing->num_labels = choice->num_labels;
   pairing->labels.shape = LS_SHAPE((int64_t)choice->num_labels);
   return choose_numbers(files, table, request, choice);

@@ -174,6 +174,14 @@ int64_t cli_sheet_width(const cli_sheet *table, size_t column) {
   return table->widths[column] > 0 ? table->widths[column] : 1;
 }
 
+ls_status cli_sheet_check(const cli_files *files, const cli_sheet *table,
+                          size_t column, const char *advice) {
+  if (table->columns[column].dtype != LS_DTYPE_NONE) return ls_ok();
+  return ls_invalid_argument("column '%s' of '%s' has neither numbers nor a "
+                             "text in the first line: %s",
+                             table->columns[column].name, files->first, advice);
+}
+
 // ---- One-hot columns -------------------------------------------------------
 // Adds the texts of a column to those found.
 static ls_status add_texts(cli_classes *classes, const char *column,
@@ -225,6 +233,8 @@ ls_status cli_sheet_one_hot(const cli_files *files,
         cli_sheet_find(files, table, name, &column), "--one-hot"));
     if (table->categories[column] != NULL)
       return ls_invalid_argument("--one-hot names '%s' twice", name);
+    LS_RETURN_IF_ERROR(
+        cli_sheet_check(files, table, column, "--one-hot takes texts"));
     if (table->is_json && table->columns[column].dtype != LS_DTYPE_STRING)
       return ls_invalid_argument(
           "--one-hot: '%s' has numbers in '%s', not texts", name, files->first);
