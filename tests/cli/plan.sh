@@ -104,7 +104,7 @@ fi
   fail "a plan with the flags of a run"
 grep -q '^mlp, 1 replica, f32, batch of 12$' out.txt || fail "not those flags"
 line=$libraries/estimators.so:line
-"$lockstep" train --model "$line" --steps 1 --batch-size 16 --quiet \
+"$lockstep" train --model "$line" --steps 1 --batch-size 16 --quiet --overwrite \
   --run-dir line >out.txt 2>err.txt || fail "no run of an estimator"
 plan "$line" --config line/estimator.json --no-steps
 shows '.*:line, 1 replica, f32, batch of 16'
