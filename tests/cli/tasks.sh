@@ -134,6 +134,19 @@ printf 'size,age,tags\n0.95,0.05,"large;new"\n' >unknown.csv
 ends 1 "its label 'new' is none of the 3 classes (of example 0)" \
   eval runs/tags --data unknown.csv
 
+# So are lists of lines of JSON.
+awk -F, 'NR > 1 {
+  tags = ($4 ? ", \"old\"" : "") ($3 ? ",\"l\\u0061rge\"" : "") ($5 ? ",\"cheap\"" : "")
+  print "{\"size\":" $1 ",\"age\":" $2 ",\"tags\":[" substr(tags, 2) "]}"
+}' signs.csv >tags.jsonl
+trains lists --task multi-label --data tags.jsonl --label tags
+cmp -s runs/columns/model.safetensors runs/lists/model.safetensors ||
+  fail "lists of JSON are other labels than columns"
+runs eval runs/lists --data tags.csv
+runs eval runs/tags --data tags.jsonl
+printf '{"size":0.5,"age":0.5,"tags":["old"%s]}\n' '' ,1 >mixed.jsonl
+ends 1 "column 'tags' is [\"old\",1], expected a list of texts" eval runs/tags \
+  --data mixed.jsonl
 # Names that look like numbers, in a file where all lists do.
 awk 'BEGIN {
   print "size,age,tags"
@@ -174,6 +187,10 @@ refused "label nan of example 2, column 'price': labels of regression are finite
 refused "column 'age': labels of multi-label are 0 or 1" --data signs.csv --label age,old \
   --task multi-label
 # Members of other kinds.
+refused "column 'tags' of 'tags.jsonl' has neither numbers nor a text" \
+  --data tags.jsonl --label tags
+refused "column 'tags' of 'tags.jsonl' has neither numbers nor a text" \
+  --data tags.jsonl --one-hot tags --label age
 printf '{"a":%d,"b":true,"label":%d}\n' 1 0 2 1 >kinds.jsonl
 refused "column 'b' of 'kinds.jsonl' has neither numbers nor a text in the first" \
   --data kinds.jsonl --one-hot b

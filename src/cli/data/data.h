@@ -283,7 +283,8 @@ typedef struct cli_sheet {
   bool header;
   size_t count;            // Columns,
   ls_csv_column *columns;  // and their names, in their order in the file.
-  // Elements of each column that is an array, in JSON; 0: a number or a text.
+  // Elements of each column that is an array, in JSON; 0: a number or a text;
+  // -1: a list of texts, whose type is NONE until it is read as labels.
   int64_t *widths;
   // Texts of the columns that are one-hot; NULL: others.
   cli_class_list **categories;

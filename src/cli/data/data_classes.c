@@ -122,14 +122,6 @@ bool cli_next_label(ls_bytes *rest, ls_bytes *out) {
   return out->size > 0;
 }
 
-static ls_status add_labels(cli_class_list *list, const char *column,
-                            int64_t row, ls_bytes text) {
-  ls_bytes name;
-  while (cli_next_label(&text, &name))
-    LS_RETURN_IF_ERROR(add_label(list, column, row, name));
-  return ls_ok();
-}
-
 static ls_status read_labels(ls_dataset *rows, size_t item, const char *column,
                              bool are_lists, cli_class_list *list) {
   CLI_OWN(ls_iterator, iterator) = NULL;
@@ -138,8 +130,10 @@ static ls_status read_labels(ls_dataset *rows, size_t item, const char *column,
   for (int64_t row = 0;; ++row) {
     CLI_NEXT_OR(return ls_ok(), iterator, &element);
     const ls_array *array = ls_nest_as_array(ls_nest_item(element, item));
-    LS_RETURN_IF_ERROR((are_lists ? add_labels : add_label)(
-        list, column, row, *(const ls_bytes *)ls_array_data(array)));
+    ls_bytes name, rest = *(const ls_bytes *)ls_array_data(array);
+    if (!are_lists) LS_RETURN_IF_ERROR(add_label(list, column, row, rest));
+    while (are_lists && cli_next_label(&rest, &name))
+      LS_RETURN_IF_ERROR(add_label(list, column, row, name));
   }
 }
 

@@ -131,6 +131,18 @@ static ls_status pair_labels(const cli_files *files, cli_sheet *table,
                              const cli_choice *choice, cli_pairing *pairing,
                              cli_class_list **out_list) {
   pairing->labels = (ls_type){LS_DTYPE_F32, LS_SCALAR};
+  const size_t label = choice->labels[0];
+  ls_csv_column *first = &table->columns[label];
+  if (cli_has_numbers(request) && choice->num_labels == 1 &&
+      request->task->is_binary && request->classes != NULL) {
+    // Classes are names of columns where those have numbers.
+    if (table->widths[label] < 0 ||
+        (are_names(table, label, request->classes) &&
+         strcmp(request->classes->names, first->name) != 0))
+      first->dtype = LS_DTYPE_STRING;
+    if (first->dtype == LS_DTYPE_STRING)
+      return choose_lists(files, table, label, request, pairing, out_list);
+  }
   for (size_t k = 0; k < choice->num_labels; ++k) {
     LS_RETURN_IF_ERROR(cli_sheet_check(files, table, choice->labels[k],
                                        "labels are numbers or texts"));
@@ -146,22 +158,10 @@ static ls_status pair_labels(const cli_files *files, cli_sheet *table,
           "%zu columns of '%s' are labels: classification has one; learn "
           "several by --task multi-label or regression",
           choice->num_labels, files->first);
-    if (are_names(table, choice->labels[0], request->classes))
-      table->columns[choice->labels[0]].dtype = LS_DTYPE_STRING;
-    return choose_labels(files, table, choice->labels[0], request->classes,
-                         request->command, &pairing->labels.dtype, out_list);
-  }
-  ls_csv_column *first = &table->columns[choice->labels[0]];
-  if (choice->num_labels == 1 && request->task->is_binary &&
-      request->classes != NULL) {
-    // Classes are names of columns where those have numbers.
-    const char *known = request->classes->names;
-    if (are_names(table, choice->labels[0], request->classes) &&
-        strcmp(known, first->name) != 0)
+    if (are_names(table, label, request->classes))
       first->dtype = LS_DTYPE_STRING;
-    if (first->dtype == LS_DTYPE_STRING)
-      return choose_lists(files, table, choice->labels[0], request, pairing,
-                          out_list);
+    return choose_labels(files, table, label, request->classes,
+                         request->command, &pairing->labels.dtype, out_list);
   }
   pairing->num_labels = choice->num_labels;
   pairing->labels.shape = LS_SHAPE((int64_t)choice->num_labels);

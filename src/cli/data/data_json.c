@@ -89,6 +89,7 @@ typedef struct json_rows {
   size_t count;
   char **names;
   ls_type *types;
+  bool *are_lists;  // Columns of lists of texts.
 } json_rows;
 
 static void release_rows(void *user) {
@@ -97,6 +98,7 @@ static void release_rows(void *user) {
     cli_release(self->names[i]);
   cli_release(self->names);
   cli_release(self->types);
+  cli_release(self->are_lists);
   cli_release(self->file);
   cli_release(self);
 }
@@ -116,10 +118,37 @@ static ls_status take_text(const char *name, const cli_cursor *value,
   return ls_array_create_copy(LS_DTYPE_STRING, LS_SCALAR, &bytes, out);
 }
 
-static ls_status take_value(const char *name, ls_type type, cli_cursor value,
-                            ls_array **out) {
+// Takes a list of texts as one text: "big;tall;".
+static ls_status take_list(const char *name, cli_cursor c, ls_array **out) {
+  const cli_cursor value = c;
+  const size_t size = (size_t)(c.end - c.at);
+  CLI_OWN_ARRAY_OR_RETURN(char, text, size + 1);
+  char *to = text;
+  bool good = cli_cursor_take(&c, '[');
+  while (good && !cli_cursor_take(&c, ']')) {
+    cli_cursor_take(&c, ',');
+    cli_cursor_space(&c);
+    cli_member item = {.value = c.at};
+    LS_RETURN_IF_ERROR(cli_cursor_skip(&c, NULL));
+    item.value_size = (size_t)(c.at - item.value);
+    good = *item.value == '"' && cli_json_copy(&item, to, item.value_size) &&
+           strchr(to, ';') == NULL;
+    to += strlen(to);
+    *to++ = ';';
+  }
+  if (!good)
+    return ls_invalid_argument(
+        "column '%s' is %.*s, expected a list of texts without ';'", name,
+        size < 80 ? (int)size : 80, value.at);
+  const ls_bytes bytes = {text, (size_t)(to - text)};
+  return ls_array_create_copy(LS_DTYPE_STRING, LS_SCALAR, &bytes, out);
+}
+
+static ls_status take_value(const char *name, ls_type type, bool is_list,
+                            cli_cursor value, ls_array **out) {
   if (*out != NULL)
     return ls_invalid_argument("column '%s' is there twice", name);
+  if (is_list) return take_list(name, value, out);
   const bool is_any = type.dtype == LS_DTYPE_NONE;
   if (is_any || type.dtype == LS_DTYPE_STRING)
     return take_text(name, &value, is_any, out);
@@ -148,7 +177,8 @@ static ls_status read_line(const json_rows *self, ls_nest element,
         find_name(self->names, self->count, next, found.key, found.key_size);
     if (i == self->count) continue;
     LS_RETURN_IF_ERROR(ls_status_annotate(
-        take_value(self->names[i], self->types[i], found.value, &items[i]),
+        take_value(self->names[i], self->types[i], self->are_lists[i],
+                   found.value, &items[i]),
         "at line %lld", (long long)number + 1));
     next = i + 1 < self->count ? i + 1 : 0;
   }
@@ -199,8 +229,10 @@ static bool rows_fill(const cli_files *files, const cli_sheet *table,
                       const ls_csv_column *columns, json_rows *self) {
   self->names = cli_allocate(self->count * sizeof(*self->names));
   self->types = cli_allocate(self->count * sizeof(*self->types));
+  self->are_lists = cli_allocate(self->count * sizeof(*self->are_lists));
   self->file = cli_copy_text(files->text, strlen(files->text));
-  if (self->names == NULL || self->types == NULL || self->file == NULL)
+  if (self->are_lists == NULL || self->names == NULL || self->types == NULL ||
+      self->file == NULL)
     return false;
   for (size_t i = 0, at = 0; i < self->count; ++i) {
     const char *name = columns[i].name;
@@ -208,6 +240,7 @@ static bool rows_fill(const cli_files *files, const cli_sheet *table,
     const int64_t width = table->widths[at];
     self->types[i] =
         (ls_type){columns[i].dtype, width > 0 ? LS_SHAPE(width) : LS_SCALAR};
+    self->are_lists[i] = width < 0 && columns[i].dtype == LS_DTYPE_STRING;
     self->names[i] = cli_copy_text(name, strlen(name));
     if (self->names[i] == NULL) return false;
     at = at + 1 < table->count ? at + 1 : 0;
@@ -273,8 +306,13 @@ static ls_status take_columns(cli_cursor c, bool is_first, cli_sheet *out) {
         cli_copy_text(found.key, found.key_size);
     if (out->names[at] == NULL) return ls_out_of_memory();
     out->columns[at].dtype = dtype;
-    const bool is_list = *found.value.at == '[' && dtype != LS_DTYPE_NONE;
-    out->widths[at] = is_list ? found.items : 0;
+    const char *value = found.value.at;
+    if (*value != '[') continue;
+    const char first = value[1 + strspn(value + 1, " \t")];
+    if (dtype != LS_DTYPE_NONE)
+      out->widths[at] = found.items;
+    else if (first == '"' || first == ']')
+      out->widths[at] = -1;
   }
 }
 
