@@ -336,7 +336,7 @@ ls_status cli_choose_dtype(const cli_files *files, const cli_sheet *table,
     if (column->dtype == LS_DTYPE_STRING)
       return refuse_texts(files, table, item);
     LS_RETURN_IF_ERROR(
-        cli_sheet_check(files, table, items[i],
+        cli_sheet_check(files, table, item,
                         "leave it out with --features COLUMN,...,LABEL"));
     whole &= column->dtype == LS_DTYPE_I64;
   }
