@@ -140,10 +140,12 @@ TEST(values_of_devices_have_at_most_seven_dimensions) {
   const ls_hlo_program fast = {.num_devices = 2};
   const ls_hlo_program exact = {.num_devices = 2, .exact = true};
   LS_OWN(written, module) = {0};
+  LS_OWN(written, refused) = {0};
+  LS_OWN(written, also) = {0};
   expect_ok(write_text(made, fast, &module));
-  expect_status(write_text(made, exact, &module), LS_UNIMPLEMENTED,
+  expect_status(write_text(made, exact, &refused), LS_UNIMPLEMENTED,
                 "too many dimensions");
-  expect_status(write_text(split, fast, &module), LS_UNIMPLEMENTED,
+  expect_status(write_text(split, fast, &also), LS_UNIMPLEMENTED,
                 "too many dimensions");
 }
 
