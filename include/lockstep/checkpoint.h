@@ -144,10 +144,10 @@ typedef struct ls_restore_report {
 // Sets variables and states, or the selected ones, to the values of a
 // checkpoint. Nothing is set before all of it has been read and found to fit. If
 // a state's own function refuses all the same, the states before it are
-// restored, those after it and the variables are not. A
-// checkpoint that becomes unreadable while it is being set is skipped too; if
-// there is no earlier one, variables that were not read completely have no
-// value. `options` and `report` may be NULL.
+// restored, those after it and the variables are not. A checkpoint that becomes
+// unreadable while it is being set is skipped too; if there is no earlier one,
+// variables that were not read completely have no value. `options` and `report`
+// may be NULL.
 //   LS_NOT_FOUND         there is no checkpoint, or none of that step.
 //   LS_DATA_LOSS         no checkpoint is intact: names the file and the entry.
 //   LS_INVALID_ARGUMENT  it belongs to other variables or another run: names

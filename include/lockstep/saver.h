@@ -46,8 +46,8 @@ typedef struct ls_saver {
 //   LS_INVALID_ARGUMENT     a component of a distributed variable; one whose
 //                           components make no value (aggregation NONE); two of
 //                           one name, with `exact` also if that is a
-//                           component's
-//                           ("w:0"); a variable with values elsewhere.
+//                           component's ("w:0"); a variable with values
+//                           elsewhere.
 //   LS_FAILED_PRECONDITION  a variable has no value; one that is synchronized
 //                           on read is saved inside a replica.
 LS_API LS_MUST_USE ls_status ls_saver_save(const ls_saver *saver,

@@ -47,7 +47,7 @@ TEST(a_library_of_estimators_has_no_models) {
   const ls_estimator_type *const *estimators = NULL;
   size_t count = 0;
   expect_ok(ls_model_library_estimators(&library, &estimators, &count));
-  assert_int_equal(count, 3);
+  assert_int_equal(count, 4);
   assert_string_equal(estimators[0]->name, "line");
   ls_model_library_close(&library);
 }
