@@ -127,7 +127,7 @@ env --default-signal=INT "$lockstep" train --model ./e.so:line --steps 3000 \
 process=$!
 waits_for test -s seeds/seed-0/metrics.jsonl
 : >be-slow
-waits_for test -e seeds/seed-1/model.ckpt-0.json
+waits_for test -e seeds/seed-1
 kill -s INT $process
 sleep 0.1
 kill -s INT $process
