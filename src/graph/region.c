@@ -70,23 +70,6 @@ typedef struct result_state {
   size_t count, capacity;
 } result_state;
 
-static ls_nest take_result(ls_nest leaf, void *user);
-
-// Takes a value with a component for each replica as results of the region.
-static ls_nest take_components(ls_nest leaf, result_state *state) {
-  const size_t count = ls_distributed_count(leaf);
-  LS_OWN_ARRAY(state->graph->allocator, ls_nest, items, count);
-  LS_OWN_ARRAY(state->graph->allocator, const char *, devices, count);
-  if (items == NULL || devices == NULL) return ls_fail(ls_out_of_memory());
-  for (size_t i = 0; i < count; ++i) {
-    items[i] = take_result(ls_distributed_component(leaf, i), state);
-    const char *device = ls_distributed_device(leaf, i);
-    devices[i] = device[0] == '\0' ? NULL : device;
-  }
-  return ls_nest_distributed_on(ls_distributed_kind_of(leaf), items, devices,
-                                count);
-}
-
 static ls_status add_result(result_state *state, ls_nest leaf) {
   ls_tensor tensor;
   uint64_t ref = 0;
@@ -101,7 +84,8 @@ static ls_nest take_result(ls_nest leaf, void *user) {
   result_state *state = user;
   if (state->graph->is_replica && ls_leaf_is_slices(leaf))
     return ls_slices_map(leaf, take_result, user);
-  if (leaf.kind == LS_KIND_DISTRIBUTED) return take_components(leaf, state);
+  if (leaf.kind == LS_KIND_DISTRIBUTED)
+    return ls_distributed_map_components(leaf, take_result, user);
   if (leaf.kind == LS_KIND_NONE || leaf.kind == LS_KIND_OP ||
       leaf.kind == LS_KIND_OBJECT)
     return ls_nest_retain(leaf);

@@ -88,7 +88,9 @@ static bool leaf_fits(walk *w, ls_nest wanted, ls_nest have) {
   if (wanted.kind != LS_KIND_DISTRIBUTED) return ls_nest_is_same(wanted, have);
   if (!ls_distributed_is_alike(wanted, have)) return false;
   for (size_t i = 0; i < ls_distributed_count(wanted); ++i)
-    if (!takes_leaf(w, ls_distributed_component(have, i))) return false;
+    if (!leaf_fits(w, ls_distributed_component(wanted, i),
+                   ls_distributed_component(have, i)))
+      return false;
   return true;
 }
 
@@ -99,6 +101,8 @@ static bool is_held_once(ls_nest nest, const void *lent) {
   if (nest.as.ref == lent || !ls_object_is_unique(nest.as.ref)) return false;
   for (size_t i = 0; i < ls_nest_count(nest); ++i)
     if (!is_held_once(ls_nest_item(nest, i), lent)) return false;
+  for (size_t i = 0; i < ls_distributed_count(nest); ++i)
+    if (!is_held_once(ls_distributed_component(nest, i), lent)) return false;
   return true;
 }
 
@@ -142,7 +146,7 @@ static ls_nest make_leaf(ls_nest leaf, void *user) {
   case LS_KIND_OP:
     return ls_none();
   case LS_KIND_DISTRIBUTED:
-    return ls_distributed_map_components(leaf, make_output, user);
+    return ls_distributed_map_components(leaf, make_leaf, user);
   default:
     return ls_nest_retain(leaf);
   }

@@ -281,21 +281,21 @@ ls_nest ls_trace_tensors(ls_nest args) {
 }
 
 // ---- Results ---------------------------------------------------------------
+static size_t list_refs(ls_nest leaf, uint64_t *refs, size_t count) {
+  if (leaf.kind == LS_KIND_TENSOR) {
+    if (refs != NULL) refs[count] = leaf.as.tensor.ref;
+    return count + 1;
+  }
+  for (size_t i = 0; i < ls_distributed_count(leaf); ++i)
+    count = list_refs(ls_distributed_component(leaf, i), refs, count);
+  return count;
+}
+
 size_t ls_trace_list_refs(const ls_nest *leaves, size_t num_leaves,
                           uint64_t *refs) {
   size_t count = 0;
-  for (size_t i = 0; i < num_leaves; ++i) {
-    const size_t components = leaves[i].kind == LS_KIND_DISTRIBUTED
-                                  ? ls_distributed_count(leaves[i])
-                                  : 0;
-    for (size_t c = 0; c < (components > 0 ? components : 1); ++c) {
-      const ls_nest leaf =
-          components > 0 ? ls_distributed_component(leaves[i], c) : leaves[i];
-      if (leaf.kind != LS_KIND_TENSOR) continue;
-      if (refs != NULL) refs[count] = leaf.as.tensor.ref;
-      ++count;
-    }
-  }
+  for (size_t i = 0; i < num_leaves; ++i)
+    count = list_refs(leaves[i], refs, count);
   return count;
 }
 

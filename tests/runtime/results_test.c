@@ -306,3 +306,49 @@ TEST(a_distributed_value_keeps_its_devices_through_a_traced_function) {
   }
   assert_int_equal(ls_function_num_traces(function), 2);
 }
+
+static ls_nest pair(ls_nest a, ls_nest b) {
+  return ls_nest_distributed(LS_PER_REPLICA, (ls_nest[]){a, b}, 2);
+}
+
+static ls_nest give_components_of_all_kinds(ls_nest args, void *user) {
+  (void)user;
+  const ls_tensor x = ls_nest_tensor(args, 0);
+  const ls_nest twice = ls_leaf(ls_add(x, x)), square = ls_leaf(ls_mul(x, x));
+  const ls_nest outputs[] = {square, pair(twice, ls_leaf(x))};
+  return LS_LIST(pair(twice, ls_none()), pair(ls_none(), ls_none()),
+                 pair(ls_nest_op(ls_tensor_op(x)), square),
+                 ls_nest_distributed(LS_MAP_OUTPUT, outputs, 2), ls_leaf(x));
+}
+
+// Expects the kinds that components have in eager, too: x = 3.
+static void expect_components_of_all_kinds(ls_nest results) {
+  expect_printed(results,
+                 "[PerReplica:{\n  0: f32[] 6,\n  1: none\n}, "
+                 "PerReplica:{\n  0: none,\n  1: none\n}, "
+                 "PerReplica:{\n  0: none,\n  1: f32[] 9\n}, "
+                 "MapOutput:{\n  0: f32[] 9,\n  1: PerReplica:{\n"
+                 "  0: f32[] 6,\n  1: f32[] 3\n}\n}, f32[] 3]");
+}
+
+TEST(components_of_all_kinds_are_results) {
+  LS_SPEC("V11 V74 M81");
+  LS_OWN(ls_function, function) =
+      function_of(give_components_of_all_kinds, NULL);
+  LS_OWN(ls_nest, args) = LS_TUPLE(
+      ls_nest_array(array_of(LS_DTYPE_F32, LS_SCALAR, (double[]){3})));
+  LS_OWN(ls_nest, results) = ls_none();
+  const ls_array *last = NULL;
+  for (int i = 0; i < 3; ++i) {
+    expect_ok(ls_function_call(function, args, &results));
+    expect_components_of_all_kinds(results);
+    const ls_array *array = ls_nest_as_array(ls_nest_item(results, 4));
+    if (i > 0) assert_ptr_equal(array, last);  // Filled in place.
+    last = array;
+  }
+  LS_OWN(ls_nest, held) =
+      ls_nest_retain(ls_distributed_component(ls_nest_item(results, 3), 1));
+  expect_ok(ls_function_call(function, args, &results));
+  assert_ptr_not_equal(ls_nest_as_array(ls_nest_item(results, 4)), last);
+  expect_components_of_all_kinds(results);
+}
