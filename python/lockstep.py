@@ -1233,7 +1233,8 @@ def _to_nest(value):
     kind = "LIST" if isinstance(value, list) else "TUPLE"
     return lib.ls_nest_sequence(_KINDS.index(kind), _to_items(value),
                                 len(value))
-  return lib.ls_nest_array(lib.ls_array_retain(array(value).address))
+  made = array(value)  # Held by a name: a temporary is freed before the call.
+  return lib.ls_nest_array(lib.ls_array_retain(made.address))
 
 
 def _to_items(values):
@@ -1470,7 +1471,8 @@ def _to_tensor(value, dtype=None):
     value = _fit(value, dtype)
     make = lib.ls_scalar_i64 if isinstance(value, int) else lib.ls_scalar
     return make(_to_enum(_declared.types["ls_dtype"], dtype), value)
-  return lib.ls_constant(array(value).address)
+  made = array(value)  # As in _to_nest.
+  return lib.ls_constant(made.address)
 
 
 def _pair(x, y):

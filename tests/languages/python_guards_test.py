@@ -124,6 +124,22 @@ class Arrays(unittest.TestCase):
     bits = array.array("H", [0x3f80, 0x4000])
     self.assertEqual(ls.array(bits, "bf16").tolist(), [1, 2])
 
+  def test_arrays_that_nothing_else_holds_are_arguments_and_operands(self):
+    rows = [1, 2, 3, 4], [10, 20, 30, 40]
+    makers = [lambda row: array.array("f", row)]
+    try:
+      import numpy
+      makers.append(lambda row: numpy.array(row, numpy.float32))
+    except ImportError:
+      pass
+    for make in makers:
+      add = ls.function(lambda a, b: ls.add(a, b))
+      more = ls.function(lambda a, make=make: ls.add(a, make(rows[1])))
+      for _ in range(20):
+        self.assertEqual(add(make(rows[0]), make(rows[1])).tolist(),
+                         [11, 22, 33, 44])
+        self.assertEqual(more(make(rows[0])).tolist(), [11, 22, 33, 44])
+
   def test_half_floats_have_their_numbers(self):
     for dtype in ("f16", "bf16"):
       made = ls.array([[1, 2], [3, 0.5]], dtype)
