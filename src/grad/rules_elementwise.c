@@ -165,14 +165,15 @@ static ls_tensor pow_by_base(ls_gradient *g) {
 }
 
 // d x^y log(x), and 0 where x is not positive: the logarithm's argument is
-// replaced there, so that no NaN arises.
+// replaced there, and the product, because the power may be infinite, so that
+// no NaN arises.
 static ls_tensor pow_by_exponent(ls_gradient *g) {
   const ls_tensor x = in(g, 0), y = out(g);
   const ls_tensor zero = ls_gradient_number(x, 0);
   const ls_tensor positive = ls_greater(x, zero);
   const ls_tensor log =
       ls_log(ls_select(positive, x, ls_gradient_number(x, 1)));
-  return ls_mul(g->dout[0], ls_mul(y, ls_select(positive, log, zero)));
+  return ls_mul(g->dout[0], ls_select(positive, ls_mul(y, log), zero));
 }
 
 ls_status gradient_pow(ls_gradient *g) {

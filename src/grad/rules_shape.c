@@ -64,13 +64,14 @@ ls_status gradient_reduce_mean(ls_gradient *g) {
 }
 
 // The rule of maximum and minimum: equal extremes share the gradient equally.
-// They are counted in f32 for 16-bit floats, which hold few whole numbers.
+// They are counted in f32 for 16-bit floats, which hold few whole numbers. NaN
+// is an extreme, too. Others get 0 by selection: 0 times an infinity is NaN.
 ls_status gradient_reduce_max(ls_gradient *g) {
   const ls_attr *axes = ls_node_attr(g->node, LS_ATTR_ID_AXES);
   const ls_tensor x = ls_gradient_input(g, 0);
   const ls_tensor y = ls_gradient_keep_axes(g, ls_gradient_output(g, 0));
   const ls_dtype dtype = ls_tensor_dtype(x), wide = ls_wide_dtype(dtype);
-  const ls_tensor chosen = ls_equal(x, y);
+  const ls_tensor chosen = ls_or(ls_equal(x, y), ls_not_equal(x, x));
   int items[LS_MAX_RANK];
   for (size_t i = 0; i < axes->as.ints.count; ++i)
     items[i] = (int)axes->as.ints.items[i];
@@ -79,7 +80,8 @@ ls_status gradient_reduce_max(ls_gradient *g) {
       (ls_axes){.items = items, .count = axes->as.ints.count});
   const ls_tensor d = ls_gradient_keep_axes(g, g->dout[0]);
   const ls_tensor share = ls_div(ls_convert(d, wide), count);
-  g->din[0] = ls_mul(ls_convert(chosen, dtype), ls_convert(share, dtype));
+  g->din[0] = ls_select(chosen, ls_convert(share, dtype),
+                        ls_gradient_number(x, 0));
   return ls_ok();
 }
 

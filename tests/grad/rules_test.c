@@ -153,13 +153,25 @@ TEST(equal_extremes_share_the_gradient) {
   expect_gradient_at(largest, LS_DTYPE_F64, x, want, 5, 0);
 }
 
+static ls_tensor largest_squared(ls_tensor x) {
+  return ls_square(largest(x));
+}
+
+TEST(only_the_extreme_has_a_gradient_if_it_is_not_finite) {
+  expect_gradient_at(largest, LS_DTYPE_F32, (const double[]){1, NAN, 2},
+                     (const double[]){0, 1, 0}, 3, 0);
+  expect_gradient_at(largest_squared, LS_DTYPE_F32,
+                     (const double[]){1, INFINITY, 2},
+                     (const double[]){0, INFINITY, 0}, 3, 0);
+}
+
 TEST(edges_give_numbers) {
-  const double x[] = {0, 1, 2};
-  const double zeros[] = {0, 0, 0};
+  const double x[] = {0, 1, 2, -1, -2};
+  const double zeros[] = {0, 0, 0, 0, 0};
   const double all[] = {0, 1, INFINITY, -INFINITY, NAN};
   expect_gradient_at(powers, LS_DTYPE_F64, all, (const double[5]){0}, 5,
                      0);  // d x^0 / dx, at 0 too.
-  expect_gradient_at(to_powers, LS_DTYPE_F64, x, zeros, 3, 0);  // d 0^x / dx.
+  expect_gradient_at(to_powers, LS_DTYPE_F64, x, zeros, 5, 0);  // d 0^x / dx.
   const double ties[] = {0, 1, 1};  // Equal: to the first operand.
   expect_gradient_at(clipped, LS_DTYPE_F64, x, ties, 3, 0);
 }

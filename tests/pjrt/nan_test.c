@@ -13,6 +13,15 @@
 
 enum { REPLICAS = 2, ROWS = 300, COLUMNS = 70 };
 
+// Returns d sum(max(x)^2) / dx, with a maximum of each row.
+static ls_tensor gradient_of_maxima(ls_tensor x) {
+  const ls_nest ys[] = {ls_leaf(ls_square(ls_reduce_max(x, LS_AXES(1))))};
+  const ls_nest xs[] = {ls_leaf(x)};
+  ls_nest gradients[1];
+  expect_ok(ls_gradients(ys, 1, xs, 1, NULL, gradients));
+  return gradients[0].as.tensor;
+}
+
 static ls_nest reduce(ls_nest args, void *user) {
   (void)user;
   const ls_tensor x = ls_nest_tensor(args, 0);
@@ -21,7 +30,8 @@ static ls_nest reduce(ls_nest args, void *user) {
                  ls_leaf(ls_reduce_min(x, LS_AXES(0))),
                  ls_leaf(ls_argmax(x, 1)), ls_leaf(ls_argmin(x, 0)),
                  ls_leaf(ls_max_pool(image, LS_SHAPE(2, 2), NULL)),
-                 ls_leaf(ls_all_reduce(LS_REDUCE_MAX, ls_leaky_relu(x, 0.5))));
+                 ls_leaf(ls_all_reduce(LS_REDUCE_MAX, ls_leaky_relu(x, 0.5))),
+                 ls_leaf(gradient_of_maxima(x)));
 }
 
 // Numbers with a NaN in two rows of three.
@@ -58,7 +68,8 @@ static void expect_same(ls_nest got, ls_nest want, const char *what) {
 
 static void check_reductions(ls_dtype dtype) {
   static const char *const names[] = {"reduce_max", "reduce_min", "argmax",
-                                      "argmin",     "max_pool",   "all_reduce"};
+                                      "argmin",     "max_pool",   "all_reduce",
+                                      "gradient"};
   LS_OWN(ls_nest, got) = results_on(plugin_runtime(1), dtype);
   LS_OWN(ls_nest, want) =
       results_on(runtime_begin((ls_runtime_options){0}), dtype);
