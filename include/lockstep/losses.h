@@ -49,7 +49,7 @@ LS_PLACED ls_tensor ls_soft_cross_entropy_loss(ls_tensor logits,
                                                ls_tensor targets,
                                                ls_reduction reduction);
 // Divergence of probabilities p from q, given as log q: sum(p log(p / q)) along
-// the last axis, where 0 log 0 is 0. A loss per row.
+// the last axis, where 0 log 0 is 0. Both have the same shape. A loss per row.
 LS_PLACED ls_tensor ls_kl_divergence_loss(ls_tensor log_q, ls_tensor p,
                                           ls_reduction reduction);
 
@@ -82,7 +82,7 @@ LS_PLACED ls_tensor ls_accuracy(ls_tensor logits, ls_tensor labels);
 // Returns the number of such rows, an f32 scalar.
 LS_PLACED ls_tensor ls_count_correct(ls_tensor logits, ls_tensor labels);
 // Returns the fraction of rows whose label is among the k largest logits, equal
-// ones taken by lower index.
+// ones taken by lower index; k is at least 1.
 LS_PLACED ls_tensor ls_top_k_accuracy(ls_tensor logits, ls_tensor labels,
                                       int64_t k);
 

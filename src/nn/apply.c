@@ -267,13 +267,9 @@ ls_status ls_optimizer_check_gradient(const ls_variable *variable,
     const ls_array *array = ls_nest_as_array(gradient);
     type = (ls_type){ls_array_dtype(array), ls_array_shape(array)};
   }
-  ls_shape shape;
-  ls_status status =
-      ls_shape_broadcast(variable->type.shape, type.shape, &shape);
-  if (ls_status_is_ok(status) && type.dtype == variable->type.dtype &&
-      ls_shape_compatible(shape, variable->type.shape))
+  if (type.dtype == variable->type.dtype &&
+      ls_shape_compatible(type.shape, variable->type.shape))
     return ls_ok();
-  ls_status_free(status);
   return ls_invalid_argument(
       "the gradient of variable '%s' is %s, the variable %s", variable->name,
       LS_SHAPE_TEXT(type.dtype, type.shape),

@@ -104,12 +104,14 @@ ls_tensor ls_mean_softmax_cross_entropy(ls_tensor logits, ls_tensor labels) {
 
 ls_tensor ls_soft_cross_entropy_loss(ls_tensor logits, ls_tensor targets,
                                      ls_reduction reduction) {
-  const ls_tensor terms = ls_mul(targets, ls_log_softmax(logits));
-  return ls_reduce_loss(ls_neg(ls_reduce_sum(terms, LS_AXES(-1))), reduction);
+  return ls_reduce_loss(ls_softmax_cross_entropy_soft(logits, targets),
+                        reduction);
 }
 
 ls_tensor ls_kl_divergence_loss(ls_tensor log_q, ls_tensor p,
                                 ls_reduction reduction) {
+  p = ls_make_shaped_as("KL divergence", log_q, p);
+  if (ls_tensor_is_failed(p)) return p;
   const ls_dtype dtype = ls_tensor_dtype(p);
   const ls_tensor zero = ls_scalar(dtype, 0), one = ls_scalar(dtype, 1);
   const ls_tensor some = ls_greater(p, zero);

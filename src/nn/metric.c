@@ -9,21 +9,22 @@
 #include "nn/own.h"
 
 // ---- One batch -------------------------------------------------------------
-// Returns the labels as i64. Fails unless there is one for each row: others
-// would broadcast.
+// Returns the labels as i64. Fails unless there is one integer for each row:
+// other shapes would broadcast, and fractions be cut off.
 static ls_tensor row_labels(ls_tensor logits, ls_tensor labels) {
   ls_shape rows = ls_tensor_shape(logits);
   const ls_shape shape = ls_tensor_shape(labels);
   if (rows.rank > 0) rows.dim[--rows.rank] = 0;
+  const ls_dtype dtype = ls_tensor_dtype(labels);
   if (ls_tensor_is_failed(logits) || ls_tensor_is_failed(labels) ||
-      ls_shape_compatible(rows, shape))
+      (ls_shape_compatible(rows, shape) && ls_dtype_is_integer(dtype)))
     return ls_convert(labels, LS_DTYPE_I64);
   return ls_make_failed(
       "accuracy",
       ls_invalid_argument(
-          "labels %s for logits %s: labels must be one for each row of the "
-          "logits, which ls_reshape can make of them",
-          LS_SHAPE_TEXT(ls_tensor_dtype(labels), shape),
+          "labels %s for logits %s: labels must be integers, one for each row "
+          "of the logits; ls_reshape and ls_convert can make them so",
+          LS_SHAPE_TEXT(dtype, shape),
           LS_SHAPE_TEXT(ls_tensor_dtype(logits), ls_tensor_shape(logits))));
 }
 
@@ -50,6 +51,10 @@ static ls_tensor as_column(ls_tensor x) {
 }
 
 ls_tensor ls_top_k_accuracy(ls_tensor logits, ls_tensor labels, int64_t k) {
+  if (k < 1)
+    return ls_make_failed(
+        "top_k_accuracy",
+        ls_invalid_argument("k must be at least 1, got %lld", (long long)k));
   const ls_tensor best = ls_op_output(ls_top_k(logits, k), 1);
   const ls_tensor label = as_column(row_labels(logits, labels));
   const ls_tensor found =

@@ -357,6 +357,23 @@ TEST(weights_of_other_sizes_than_their_input_are_refused) {
   expect_ok(ls_frame_end(NULL));
 }
 
+TEST(distributions_of_another_shape_are_refused) {
+  const ls_shape others[] = {LS_SHAPE(4, 1), LS_SHAPE(3), LS_SCALAR};
+  expect_ok(ls_frame_begin());
+  const ls_tensor x = ls_fill(LS_DTYPE_F32, LS_SHAPE(4, 3), 0);
+  for (size_t i = 0; i < sizeof(others) / sizeof(*others); ++i) {
+    const ls_tensor p = ls_fill(LS_DTYPE_F32, others[i], 1);
+    const ls_tensor losses[] = {
+        ls_soft_cross_entropy_loss(x, p, LS_REDUCTION_NONE),
+        ls_softmax_cross_entropy_soft(x, p),
+        ls_kl_divergence_loss(x, p, LS_REDUCTION_NONE)};
+    for (size_t k = 0; k < sizeof(losses) / sizeof(*losses); ++k)
+      expect_status(ls_tensor_status(losses[k]), LS_INVALID_ARGUMENT,
+                    "they need the same shape");
+  }
+  expect_ok(ls_frame_end(NULL));
+}
+
 TEST(losses_of_unlike_dimensions_are_refused) {
   ls_tensor (*const losses[])(ls_tensor, ls_tensor, ls_reduction) = {
       ls_sigmoid_cross_entropy_loss, ls_mean_squared_error,

@@ -33,8 +33,20 @@ TEST(labels_of_other_shapes_than_the_rows_are_refused) {
                               ls_top_k_accuracy(x, y, 2)};
     for (size_t k = 0; k < sizeof(made) / sizeof(*made); ++k)
       expect_status(ls_tensor_status(made[k]), LS_INVALID_ARGUMENT,
-                    "labels must be one for each row of the logits");
+                    "labels must be integers, one for each row of the logits");
   }
+  expect_ok(ls_frame_end(NULL));
+}
+
+TEST(labels_with_fractions_and_no_k_are_refused) {
+  expect_ok(ls_frame_begin());
+  const ls_tensor x = ls_fill(LS_DTYPE_F32, LS_SHAPE(2, 3), 1);
+  expect_status(
+      ls_tensor_status(ls_accuracy(x, ls_fill(LS_DTYPE_F32, LS_SHAPE(2), 0.9))),
+      LS_INVALID_ARGUMENT, "labels f32[2] for logits f32[2,3]");
+  const ls_tensor y = ls_fill(LS_DTYPE_I32, LS_SHAPE(2), 1);
+  expect_status(ls_tensor_status(ls_top_k_accuracy(x, y, 0)),
+                LS_INVALID_ARGUMENT, "k must be at least 1, got 0");
   expect_ok(ls_frame_end(NULL));
 }
 

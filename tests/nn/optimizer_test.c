@@ -301,6 +301,21 @@ TEST(a_loss_that_trains_nothing_is_refused) {
   expect_values_of(p.w, 3, -1);
 }
 
+static ls_nest apply_a_scalar(ls_nest args, void *user) {
+  (void)args;
+  problem *p = user;
+  const ls_nest gradient = ls_leaf(ls_scalar(LS_DTYPE_F64, 2));
+  ls_optimizer_apply(p->optimizer, &p->w, &gradient, 1);
+  return ls_none();
+}
+
+TEST(a_gradient_that_would_broadcast_is_refused) {
+  LS_OWN_BEGUN(problem, p, begin, NULL);
+  expect_refused(&p, apply_a_scalar,
+                 "the gradient of variable 'w' is f64[], the variable f64[2]");
+  expect_values_of(p.w, 3, -1);
+}
+
 TEST(options_that_cannot_be_are_refused) {
   ls_optimizer *optimizer = NULL;
   const ls_sgd_options bad[] = {{.learning_rate = -1},

@@ -85,6 +85,8 @@ const char *ls_label_text(const ls_object *state);
 ls_op ls_make_check_of_numbers(ls_tensor finite, const char *message);
 // Fails the current graph with `status`, taken over; returns a failed tensor.
 ls_tensor ls_make_failed(const char *op_name, ls_status status);
+// Returns y, or a failed tensor if it is known not to have the shape of x.
+ls_tensor ls_make_shaped_as(const char *op_name, ls_tensor x, ls_tensor y);
 // Returns a failure from a maker whose object is NULL; for its first line.
 #define LS_MAKE_REQUIRE(object)                                                \
   do {                                                                         \

@@ -2,6 +2,7 @@
 //
 // Op makers: shapes, reductions, products.
 #include "graph/make/make.h"
+#include "lockstep/shape_rules.h"
 
 // ---- Reshaping -------------------------------------------------------------
 static ls_tensor make_sized(uint16_t type, ls_tensor x, ls_shape shape) {
@@ -126,8 +127,20 @@ ls_tensor ls_softmax_cross_entropy(ls_tensor logits, ls_tensor labels) {
                  NULL, 0);
 }
 
+ls_tensor ls_make_shaped_as(const char *op_name, ls_tensor x, ls_tensor y) {
+  const ls_shape wanted = ls_tensor_shape(x), found = ls_tensor_shape(y);
+  if (ls_shape_compatible(wanted, found)) return y;
+  return ls_make_failed(
+      op_name, ls_invalid_argument("%s of %s and %s: they need the same shape",
+                                   op_name,
+                                   LS_SHAPE_TEXT(ls_tensor_dtype(x), wanted),
+                                   LS_SHAPE_TEXT(ls_tensor_dtype(y), found)));
+}
+
 ls_tensor ls_softmax_cross_entropy_soft(ls_tensor logits,
                                         ls_tensor probabilities) {
+  probabilities =
+      ls_make_shaped_as("soft cross entropy", logits, probabilities);
   const ls_tensor terms = ls_mul(ls_log_softmax(logits), probabilities);
   return ls_neg(ls_reduce_sum(terms, LS_AXES(-1)));
 }
