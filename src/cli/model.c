@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "cli/estimator.h"
+#include "cli/ranks.h"
 
 // A type made of a file, which lives as long as the program: models and
 // estimators refer to it.
@@ -79,12 +80,27 @@ static const char *value_at(int argc, char **argv, int at, const char *flag) {
   return argv[at][size] == '\0' && at + 1 < argc ? argv[at + 1] : NULL;
 }
 
+// Restores an overwritten run, on rank 0 for all. Commands that open the run
+// report a failure.
+static void restore_run(const char *command, const char *folder) {
+  ls_runtime *runtime = NULL;
+  if (cli_leads() && cli_is_overwritten(folder)) {
+    ls_status status = cli_runtime_open(1, NULL, &runtime);
+    if (ls_status_is_ok(status)) status = cli_recover_run(folder);
+    ls_status_free(status);
+    (void)cli_runtime_close(command, runtime, CLI_OK);
+  }
+  ls_status_free(cli_ranks_agree(ls_ok()));
+}
+
 // Finds the kind of run in a folder. A model is checked before a library is
 // loaded; the run of an estimator made from the library's models names it.
-static void find_run(const char *text, bool *is_model, char model[PATH_MAX]) {
+static void find_run(const char *command, const char *text, bool *is_model,
+                     char model[PATH_MAX]) {
   char folder[PATH_MAX], path[PATH_MAX + 16];
   ls_opt step;
   cli_split_step(text, folder, &step);
+  restore_run(command, folder);
   snprintf(path, sizeof(path), "%s/config.json", folder);
   *is_model |= access(path, F_OK) == 0;
   snprintf(path, sizeof(path), "%s/estimator.json", folder);
@@ -105,10 +121,10 @@ bool cli_find_estimator(const char *command, int argc, char **argv,
     if (model != NULL) text = model;
     if (file != NULL) config = file;
     is_linked |= strcmp(argv[i], "--estimator") == 0;
-    if (resumed != NULL) find_run(resumed, &is_run, kept);
+    if (resumed != NULL) find_run(command, resumed, &is_run, kept);
     // Commands other than `train` have the run folder as an operand.
     if (argv[i][0] != '-' && strcmp(command, "train") != 0 && kept[0] == '\0')
-      find_run(argv[i], &is_run, kept);
+      find_run(command, argv[i], &is_run, kept);
   }
   *out_type = NULL;
   if (config != NULL && text == NULL && kept[0] == '\0' &&

@@ -162,8 +162,12 @@ static bool was_restarted(const ls_runtime *runtime) {
   return text != NULL && atoi(text) > 0;
 }
 
-static ls_status choose_restart(const char *folder, char *out_how) {
+// Restores an overwritten run only for --resume auto: the command of another
+// restart overwrites it.
+static ls_status choose_restart(const char *folder, bool is_auto,
+                                char *out_how) {
   bool has = false;
+  if (is_auto && cli_leads()) LS_RETURN_IF_ERROR(cli_recover_run(folder));
   LS_RETURN_IF_ERROR(cli_has_checkpoints(folder, &has));
   *out_how = has ? CLI_RESUMES : CLI_BEGINS_ANEW;
   return ls_ok();
@@ -182,7 +186,7 @@ int cli_ranks_restart(const char *command, const char **run_folder,
     status = ls_invalid_argument("%s needs --run-dir, to find the run",
                                  is_auto ? "--resume auto" : "a restart");
   if (ls_status_is_ok(status) && is_again && *run_folder != NULL)
-    status = choose_restart(*run_folder, &how);
+    status = choose_restart(*run_folder, is_auto, &how);
   if (ls_status_is_ok(status)) status = cli_ranks_send(&how, sizeof(how));
   *out_how = (cli_restart)how;
   if (how == CLI_RESUMES) {

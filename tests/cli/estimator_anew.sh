@@ -104,4 +104,15 @@ rm -f be-slow
   fail "eval of a killed overwriting"
 [ -e runs/fresh/model.ckpt-6.json ] || fail "the old run is gone"
 
+# A run that names its model itself is found before it is back.
+for words in "eval runs/tiny" "predict runs/tiny --limit 1" \
+  "train --resume runs/tiny --steps 7 --quiet"; do
+  mkdir runs/tiny/.overwritten
+  mv runs/tiny/estimator.json runs/tiny/model.ckpt-* runs/tiny/.overwritten
+  echo whole >runs/tiny/.overwritten/phase
+  # shellcheck disable=SC2086
+  "$lockstep" $words >out.txt 2>err.txt || fail "$words of a killed overwriting"
+  [ -e runs/tiny/estimator.json ] || fail "$words: the old run is gone"
+done
+
 exit $failed

@@ -61,6 +61,12 @@ rm -rf run
 cp -r copy run
 finds train --resume run --steps 30 --quiet
 [ -e run/model.ckpt-30.json ] || fail "the old run does not go on"
+rm -rf run
+cp -r copy run
+finds train --model tiny --data synthetic --resume auto --run-dir run \
+  --steps 30 --quiet
+[ -e run/model.ckpt-10.json ] && [ -e run/model.ckpt-30.json ] ||
+  fail "--resume auto does not go on with the old run"
 
 # With a checkpoint the new one stays, whatever ends it.
 rm -rf run
