@@ -167,6 +167,9 @@ typedef struct ls_estimator_training {
   // off then, as it will be made again, unless `is_evaluated`.
   const int64_t *kept_step;
   bool is_evaluated;
+  // Continues a training of this input: a saved position at its end ends the
+  // training. Default: a new training begins the input again there.
+  bool continues_input;
 } ls_estimator_training;
 
 typedef struct ls_training_end {

@@ -80,6 +80,30 @@ TEST(what_is_saved_is_evaluated_and_exported) {
   }
 }
 
+// Ends where the training alone does, wherever it is stopped for evaluations.
+TEST(a_training_with_evaluations_ends_with_its_input) {
+  LS_SPEC("E207");
+  for (int way = 0; way < 3; ++way)
+    for (int64_t save = 1; save < 6; ++save) {
+      LS_OWN(estimator_case, c) = {.way = (estimator_way)way,
+                                   .folder = "ends",
+                                   .save_steps = LS_SOME(save)};
+      LS_OWN(ls_train_and_evaluation, result) = {0};
+      estimator_case_begin(&c);
+      expect_ok(
+          ls_train_and_evaluate(c.estimator,
+                                &(ls_train_spec){.input = estimator_input(&c),
+                                                 .max_steps = LS_SOME(20)},
+                                &(ls_eval_spec){.input = estimator_input(&c),
+                                                .steps = LS_SOME(2),
+                                                .throttle_secs = LS_SOME(0)},
+                                &result));
+      assert_int_equal(result.training.step, 4);
+      assert_true(result.training.input_ended);
+      assert_true(estimator_metric(result.metrics, "global_step") == 4);
+    }
+}
+
 static ls_status pass_some(void *user, ls_run_context *context,
                            ls_nest results) {
   (void)context;

@@ -388,8 +388,9 @@ static ls_status train_in(ls_estimator *self, const ls_estimator_training *t,
   end->step = step;
   if (done) return ls_ok();
   LS_RETURN_IF_ERROR(train_once(self, t, step, false, end, &again));
+  again = again && !t->continues_input;
   if (again) LS_RETURN_IF_ERROR(train_once(self, t, step, true, end, &again));
-  if (!end->has_loss)
+  if (!end->has_loss && !t->continues_input)
     ls_runtime_log(self->runtime, LS_LOG_WARNING, "estimator",
                    "training has made no step");
   return ls_ok();

@@ -468,6 +468,7 @@ static ls_status train_once(local *self, const ls_save_listener *listeners,
           .lines = self->train->lines,
           .is_evaluated = self->evaluated >= 0 ||
                           !has_missed(self, self->evaluator.out->training.step),
+          .continues_input = self->evaluator.out->training.has_loss,
           .kept_step = judges_any(&self->judges)
                            ? &self->judges.keep.state.best_step
                            : NULL},
