@@ -76,7 +76,12 @@ bool cli_estimator_tests(const estimator_flags *flags) {
 
 static ls_status make_config(const estimator_flags *flags, cli_estimator *e) {
   ls_tpu_config tpu = e->type->tpu;
+  const cli_again *again = flags->train.again;
   if (flags->iterations != NULL) tpu.iterations_per_loop = flags->iterations;
+  // --find-spike and --find-lr look at each step.
+  if (again == NULL ? flags->train.spike != 0
+                    : again->schedule.kind != LS_SCHEDULE_CONSTANT)
+    tpu.iterations_per_loop = "1";
   if (flags->train.asked.replicas > 0)
     LS_RETURN_IF_ERROR(ls_mirrored_strategy_create(
         &(ls_mirrored_options){.num_replicas =

@@ -47,6 +47,8 @@ finds estimator --estimator --find-lr --steps 60
 [ "$(wc -l <estimator.txt)" = 22 ] && grep -q '^suggestion: ' estimator.txt ||
   fail "no table of an estimator"
 ! ls -d steps-* runs/tiny-1 >out.txt 2>err.txt || fail "a folder is left"
+finds cores --estimator --find-lr --steps 60 --tpu virtual:1x1
+cmp -s estimator.txt cores.txt || fail "cores change the losses"
 finds estimator --estimator --find-lr=1e20:1e30
 grep -q '^no rate lowers the loss' estimator.txt || fail "a high range is good"
 

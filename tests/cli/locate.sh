@@ -59,6 +59,14 @@ gives 0 "the loss is 1." replay --quiet run --find-spike 0.5 --out spike
 grep -q "^step 1: its batch, gradients, and .* are in spike$" out.txt ||
   fail "no files of a spike"
 gives 0 "steps 0 to 24 are the same" replay --quiet run --find-spike 50
+# An estimator's loops have one step each while it looks for a spike.
+for cores in "" "--tpu virtual:1x1 --iterations-per-loop 7"; do
+  rm -rf other
+  # shellcheck disable=SC2086
+  ends 1 " at step 3, above 2.8" train $cores --model tiny \
+    --estimator --data synthetic --learning-rate 8 --run-dir other \
+    --find-spike 2.8 --quiet
+done
 
 # Data in a file: one label, then one number, of an example.
 awk 'BEGIN {
