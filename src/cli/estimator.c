@@ -33,7 +33,7 @@ bool cli_params_check(const char *command, const char *text,
     if (parse_number(param->to).kind == LS_KIND_NONE)
       return cli_refuse(command, "--param has '%s=%s', expected a number",
                         param->from, param->to);
-    if (!cli_linked_takes(command, type, param->from)) return false;
+    if (!cli_linked_takes(command, type, param)) return false;
   }
   return true;
 }

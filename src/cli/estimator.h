@@ -124,10 +124,10 @@ int64_t cli_linked_epoch(void);
 const ls_train_config *cli_linked_config(void);
 // Releases what was found.
 void cli_linked_close(void);
-// Returns true if estimators made from the library's models have a parameter of
-// that name (other estimators may have any); reports it if not.
+// Returns true if estimators made from the library's models can have that
+// parameter (other estimators may have any); reports it if not.
 bool cli_linked_takes(const char *command, const ls_estimator_type *type,
-                      const char *param);
+                      const ls_name_map *param);
 
 // Prints metrics, one per line, or one line of JSON.
 void cli_print_metrics(ls_nest metrics, bool json);

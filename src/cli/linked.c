@@ -2,6 +2,7 @@
 //
 // The library's models as estimators (--estimator): a model function around a
 // model's step, and input functions for the data of the commands.
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/estimator.h"
@@ -342,11 +343,17 @@ const ls_estimator_type *cli_linked_estimator(const ls_model_type *model) {
 }
 
 bool cli_linked_takes(const char *command, const ls_estimator_type *type,
-                      const char *param) {
-  if (!cli_is_linked(type) || strcmp(param, "learning_rate") == 0) return true;
-  return cli_refuse(
-      command,
-      "--param has '%s': models of the library take only learning_rate", param);
+                      const ls_name_map *param) {
+  if (!cli_is_linked(type)) return true;
+  if (strcmp(param->from, "learning_rate") != 0)
+    return cli_refuse(
+        command,
+        "--param has '%s': models of the library take only learning_rate",
+        param->from);
+  return strtod(param->to, NULL) > 0 ||
+         cli_refuse(command, "--param has 'learning_rate=%s', expected a "
+                             "number above 0",
+                    param->to);
 }
 
 bool cli_is_linked(const ls_estimator_type *type) {

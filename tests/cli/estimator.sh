@@ -169,6 +169,8 @@ refused 2 "--data is not for estimators of shared libraries: its input \
 functions have the data" train --model e.so:line --data synthetic
 refused 2 "--param has 'width': models of the library take only" \
   train $model $data --param width=3
+refused 2 "--param has 'learning_rate=0', expected a number above 0" \
+  train $model $data --param learning_rate=0
 refused 2 "there is no model 'tinny'" train --estimator --model tinny
 # shellcheck disable=SC2086
 refused 1 "--batch-size is 100000000, but the data have " \
