@@ -117,6 +117,8 @@ bool cli_is_linked(const ls_estimator_type *type);
 // run finds sizes, classes and the normalization in its data.
 ls_status cli_linked_open(const char *command, const estimator_flags *flags,
                           ls_estimator_mode mode);
+// Returns the task of the model.
+const ls_task *cli_linked_task(void);
 // Returns the number of steps of an epoch of the training set.
 int64_t cli_linked_epoch(void);
 // Returns the configuration, with what was found; of a training with the total

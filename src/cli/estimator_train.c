@@ -204,11 +204,25 @@ static int report_end(const training *run) {
     cli_say("train", "%sstep %lld; the run is in %s%s",
             end->stopped ? "stopped at " : "", (long long)end->step, folder,
             end->stopped ? ", --resume continues it" : "");
+  if (run->flags->train.result != NULL && !end->stopped && end->has_loss)
+    printf("seed %lld: ", (long long)run->flags->train.asked.seed);
   if (run->end.metrics.kind == LS_KIND_DICT && !end->stopped)
     cli_print_metrics(run->end.metrics, false);
   else if (end->has_loss && !end->stopped)
     printf("loss: %.4f\n", end->loss);
   return end->stopped ? CLI_SIGNAL + cli_signals_first() : CLI_OK;
+}
+
+// Gives --seeds the values that report_end prints.
+static void give_result(const training *run, ls_train_result *out) {
+  const ls_nest metrics = run->end.metrics;
+  out->tested = run->end.training.has_loss;
+  out->test.loss = run->end.training.loss;
+  if (!ls_estimator_has_evaluated(metrics)) return;
+  out->test.loss = ls_nest_number(ls_nest_find(metrics, "loss"));
+  if (!cli_is_linked(run->e.type)) return;
+  out->task = cli_linked_task();
+  out->test.accuracy = ls_nest_number(ls_nest_find(metrics, out->task->metric));
 }
 
 // ---- The command -----------------------------------------------------------
@@ -329,10 +343,7 @@ static int run_training(estimator_flags *flags, const ls_estimator_type *type) {
           ? report_end(&run)
           : cli_report(command,
                        cli_note_saved(is_again ? NULL : flags->folder, status));
-  if (flags->train.result != NULL) {
-    flags->train.result->test.loss = run.end.training.loss;
-    flags->train.result->tested = run.end.training.has_loss;
-  }
+  if (flags->train.result != NULL) give_result(&run, flags->train.result);
   ls_train_and_evaluation_deinit(&run.end);
   cli_release(run.json);
   cli_release(run.config);

@@ -78,6 +78,10 @@ ls_status cli_linked_open(const char *command, const estimator_flags *flags,
 
 const ls_train_config *cli_linked_config(void) { return &linked.config; }
 
+const ls_task *cli_linked_task(void) {
+  return ls_model_type_task(linked.model);
+}
+
 int64_t cli_linked_epoch(void) {
   return ls_train_count_steps(linked.model, linked.set.examples,
                               linked.config.batch_size, 1, 0);

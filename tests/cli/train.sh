@@ -144,6 +144,16 @@ if [ -z "$sanitized" ] && [ -d /usr/share/datasets/fashion-mnist ]; then
     --model tiny
 fi
 
+rm -rf seeds alone
+# Of an estimator, too, the mean is of what each run prints.
+"$lockstep" train --model tiny --estimator --data synthetic --steps 20 --seeds 2 \
+  --eval-every 60 --run-dir seeds --quiet >out.txt 2>err.txt ||
+  fail "--seeds of an estimator"
+awk '/^seed 1: / { seeds = 1 } /^(seed [01]: )?loss:/ { sum += $NF }
+     /^test loss: mean/ { mean = $4 }
+     END { exit !(seeds && mean > sum / 2 - 1e-3 && mean < sum / 2 + 1e-3) }' \
+  out.txt || fail "the mean is of other losses"
+
 # Several seeds: each run is that of its seed alone.
 rm -rf seeds alone
 "$lockstep" train --model tiny --data synthetic --steps 40 --seed 5 --seeds 2 \
