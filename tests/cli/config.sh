@@ -49,6 +49,13 @@ trains warm --model tiny --data synthetic --steps 12 \
 trains warm2 --config runs/warm/config.json
 same warm warm2
 has warm2 '"warm_except":"logits/*"'
+# Has begun the run that is resumed.
+"$lockstep" train --config runs/warm/config.json --resume runs/warm2 --steps 14 \
+  --quiet >out.txt 2>err.txt || fail "resume with the run's configuration"
+ends 2 "--warm-start cannot be given with it" train --config \
+  runs/warm/config.json --resume runs/warm2 --warm-start runs/first
+trains warm3 --config runs/warm/config.json --resume auto
+same warm warm3
 
 # Flags of the command line win, whatever their order; an end replaces an end,
 # and an optimizer the rate of the other one.
@@ -80,9 +87,9 @@ refuses() {
   printf '%b' "$2" >bad.json
   ends "${3:-2}" "$1" train --config bad.json --data synthetic
 }
-refuses "'bad.json' has \"batchsize\", which is no flag; did you mean 'batch-size'?" \
+refuses "'bad.json' has \"batchsize\", which is no flag of a file; did you mean 'batch-size'?" \
   '{"batchsize":3}'
-refuses "'bad.json' has \"config\", which is no flag" '{"config":"other.json"}'
+refuses "'bad.json' has \"config\", which is no flag of a file" '{"config":"other.json"}'
 refuses "\"zzzzzzzz\", which is no flag" '{"zzzzzzzz":{"a":[1,2]}}'
 refuses "\"seed\" is \"1\", expected a number" '{"seed":"1"}'
 refuses "\"seed\" is 1.5, expected a whole number from 0 on" '{"seed":1.5}'

@@ -41,13 +41,14 @@ static bool refuse_member(const config_file *file, const cli_member *member) {
   CLI_OWN_MEMORY(const char *, names) =
       cli_allocate(syntax->num_options * sizeof(*names));
   char name[MOST_NAME];
+  size_t count = 0;
   name_flag(member, name);
   for (size_t i = 0; names != NULL && i < syntax->num_options; ++i)
-    names[i] = syntax->options[i].name;
-  const char *nearest =
-      names != NULL ? cli_nearest(name, names, syntax->num_options) : NULL;
+    if (syntax->options[i].value != &file->flags->config)
+      names[count++] = syntax->options[i].name;
+  const char *nearest = names != NULL ? cli_nearest(name, names, count) : NULL;
   return cli_refuse(
-      syntax->command, "'%s' has \"%.*s\", which is no flag%s%s%s", file->path,
+      syntax->command, "'%s' has \"%.*s\", which is no flag of a file%s%s%s", file->path,
       (int)member->key_size, member->key,
       nearest != NULL ? "; did you mean '" : "", nearest != NULL ? nearest : "",
       nearest != NULL ? "'?" : "");
@@ -123,6 +124,13 @@ static bool is_replaced(const config_file *file, const char *name) {
   return strcmp(name, "learning-rate") == 0 && line->optimizer != NULL;
 }
 
+// Returns true for members of a warm start that begin a run which is resumed.
+static bool has_begun(const config_file *file, const cli_member *member) {
+  const char *resume = file->line->resume;
+  return resume != NULL && strcmp(resume, "auto") != 0 &&
+         strncmp(member->key, "warm_", 5) == 0;
+}
+
 // Returns true for members that a training finds itself: the checksum, which
 // an edited file has no more, the classes of the data and the size of examples.
 static bool is_found(const char *name) {
@@ -165,7 +173,8 @@ static bool take_member(config_file *file, const cli_member *member) {
   char name[MOST_NAME];
   name_flag(member, name);
   if (strcmp(name, "estimator") == 0) return check_estimator(file, member);
-  if (is_found(name) || is_replaced(file, name)) return true;
+  if (is_found(name) || is_replaced(file, name) || has_begun(file, member))
+    return true;
   if (strcmp(name, "normalize") == 0) return take_normalization(file, member);
   const cli_option *option = cli_option_find(file->syntax, name, strlen(name));
   return option != NULL && option->value != &file->flags->config
