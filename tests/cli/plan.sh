@@ -43,6 +43,11 @@ shows '  most +80\.[67] MiB'
 shows "  free +$size"
 grep -q '^time' out.txt && fail "times without steps"
 
+# The best checkpoint of --stop-early is kept besides.
+plan tiny --data synthetic --no-steps --steps 900 --keep 2 \
+  --save-every-steps 10 --stop-early test_loss --patience 4
+shows '  kept +3  and one being written'
+
 # Times are measured; all flags of train are known.
 plan tiny --data synthetic --steps 50 --seed 3 --quiet --optimizer adam
 shows 'time'

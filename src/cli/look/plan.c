@@ -57,11 +57,18 @@ static double count_epochs(const cli_plan_run *run) {
               (double)run->examples);
 }
 
+// Returns the metric whose best checkpoint is kept; NULL: none.
+static const char *best_metric(const ls_train_config *config) {
+  const char *best =
+      config->keep_best != NULL ? config->keep_best : config->stop_early;
+  return best != NULL && best[0] != '\0' ? best : NULL;
+}
+
 // Returns the number of saves of a run, at least the one at its end. Of a run
 // whose time is not known it is more than those that are kept.
 static double count_saves(const plan *p, const cli_plan_run *run) {
   const train_flags *flags = &p->flags->train;
-  const char *best = run->config.keep_best;
+  const char *best = best_metric(&run->config);
   double others =
       best != NULL && strncmp(best, "test_", 5) == 0 ? count_epochs(run) : 0;
   if (run->step.estimator != NULL) ++others;  // The one of step 0.
@@ -81,7 +88,7 @@ static void plan_disk(const cli_plan_run *run, plan *p) {
   const ls_train_config *config = &run->config;
   const double saves = count_saves(p, run);
   const double keeps = config->keep == 0 ? saves : (double)config->keep;
-  double kept = fmin(keeps, saves) + (config->keep_best != NULL);
+  double kept = fmin(keeps, saves) + (best_metric(config) != NULL);
   if (config->keep_every_hours > 0)
     kept += floor(p->run_seconds / 3600 / config->keep_every_hours);
   p->kept = (int64_t)fmin(kept, saves);
