@@ -62,7 +62,7 @@ trains() {
   export TMPDIR="$PWD/passing"
   gives 0 2 "$lockstep" train --estimator --model tiny --data synthetic \
     --tpu virtual:2x1,hosts=2 --find-lr --steps 10
-  says '^suggestion: --learning-rate' out.txt 1
+  says '^ 1\.00e.01 ' out.txt 1
   rmdir passing || fail "$mpi: steps that stay: $(ls passing)"
   unset TMPDIR
 
