@@ -161,6 +161,12 @@ gives 1 "estimator.json steps: 4 and 5" diff guess4 guess5
 gives 1 "--op makes the steps of models again: the run in 'guess4' is an" \
   diff guess4 guess5 --op
 
+# On cores an estimator's op is named, too, though a check of variables fails.
+rm -rf run
+ends 1 "(op 'softmax_cross_entropy' (softmax_cross_entropy)" train --estimator \
+  --model tiny --data synthetic --optimizer sgd --learning-rate 1e30 \
+  --run-dir run --tpu virtual:1x1 --find-nan --quiet
+
 # A NaN in an example is named with it.
 awk -F , -v OFS=, 'NR == 60 { $3 = "nan" } { print }' made.csv >changed.csv
 rm -rf run

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/require.h"
+#include "base/status_cause.h"
 #include "base/text.h"
 #include "base/values/nest_builder.h"
 #include "base/values/nest_internal.h"
@@ -36,6 +37,21 @@ static ls_status find_loss(nan_guard *self, const ls_run_context *context,
   return ls_ok();
 }
 
+// Adds the source of the first NaN, if the runtime looks for it.
+static ls_status name_source(ls_runtime *runtime, ls_status status) {
+  char source[LS_NAN_TEXT];
+  return ls_runtime_take_nan(runtime, source, sizeof(source))
+             ? ls_status_annotate(status, "%s", source)
+             : status;
+}
+
+static ls_status nan_run_failed(void *state, ls_status status) {
+  (void)state;
+  return ls_status_cause(status) == LS_CAUSE_NUMBERS
+             ? name_source(ls_runtime_current(), status)
+             : status;
+}
+
 static ls_status nan_after_run(void *state, ls_run_context *context,
                                ls_nest results) {
   nan_guard *self = state;
@@ -44,11 +60,10 @@ static ls_status nan_after_run(void *state, ls_run_context *context,
   if (!isnan(loss)) return ls_ok();
   const char *name =
       self->name != NULL ? self->name : ls_tensor_name(self->loss);
-  ls_status status = ls_failed_precondition(
-      "NaN loss during training: '%s' is no number", name);
-  char source[LS_NAN_TEXT];
-  if (ls_runtime_take_nan(context->runtime, source, sizeof(source)))
-    status = ls_status_annotate(status, "%s", source);
+  ls_status status =
+      name_source(context->runtime,
+                  ls_failed_precondition(
+                      "NaN loss during training: '%s' is no number", name));
   if (self->fails) return status;
   ls_runtime_log(context->runtime, LS_LOG_WARNING, "train", "%s; stopping",
                  ls_status_message(status));
@@ -65,6 +80,7 @@ static const ls_hook_type nan_type = {.name = "NaN guard",
                                       .size = sizeof(nan_guard),
                                       .before_run = nan_before_run,
                                       .after_run = nan_after_run,
+                                      .run_failed = nan_run_failed,
                                       .destroy = nan_destroy};
 
 ls_status ls_nan_hook(ls_tensor loss, ls_flag fails, ls_hook **out_hook) {
