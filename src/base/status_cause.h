@@ -9,6 +9,7 @@
 typedef enum ls_cause {
   LS_CAUSE_UNKNOWN,
   LS_CAUSE_NUMBERS,  // A check in a run found numbers that are not finite.
+  LS_CAUSE_FILES,    // A checkpoint cannot be read or written.
 } ls_cause;
 
 // Sets the cause of a status and returns it; the static out-of-memory status

@@ -87,6 +87,22 @@ for blocks in 0 1 2 4 6; do
   "$lockstep" train --resume run --steps 9 --quiet >out.txt 2>err.txt ||
     fail "$blocks blocks: the run cannot go on"
 done
+# So does an estimator, which saves while it is in a session.
+for way in "" "--tpu virtual:1x1"; do
+  rm -rf run
+  # shellcheck disable=SC2086
+  "$lockstep" train --estimator --model tiny --data synthetic --steps 3 $way \
+    --quiet --run-dir run >out.txt 2>err.txt ||
+    fail "an estimator's run"
+  : >out.txt
+  (
+    trap '' XFSZ
+    ulimit -f 4
+    "$lockstep" train --resume run --steps 9 --quiet 2>&1 >/dev/null
+  ) | cat >err.txt
+  [ "$(lines)" = 1 ] && grep -q "a checkpoint cannot be saved: .*the run in 'run' is saved up to step 3" \
+    err.txt || fail "an estimator's full disk: no word of how to go on"
+done
 rm -rf run
 (
   trap '' XFSZ

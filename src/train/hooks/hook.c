@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/require.h"
+#include "base/status_cause.h"
 #include "base/values/nest_internal.h"
 #include "graph/region.h"
 #include "lockstep/ops.h"
@@ -193,14 +194,17 @@ ls_status ls_named_result_number(ls_named_result *result,
 
 // ---- Lost sessions ---------------------------------------------------------
 bool ls_loses_session(ls_status status) {
-  return ls_status_code(status) == LS_ABORTED ||
-         ls_status_code(status) == LS_UNAVAILABLE;
+  return (ls_status_code(status) == LS_ABORTED ||
+          ls_status_code(status) == LS_UNAVAILABLE) &&
+         ls_status_cause(status) != LS_CAUSE_FILES;
 }
 
 ls_status ls_keep_session(ls_status status, const char *text) {
   if (!ls_loses_session(status)) return status;
   LS_OWN(ls_status, cause) = status;
-  return ls_failed_precondition("%s: %s", text, ls_status_message(cause));
+  return ls_status_because(LS_STATUS(ls_status_code(cause), "%s: %s", text,
+                                     ls_status_message(cause)),
+                           LS_CAUSE_FILES);
 }
 
 // ---- Steps -----------------------------------------------------------------
