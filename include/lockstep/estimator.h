@@ -198,6 +198,8 @@ typedef struct ls_estimator_evaluation {
   const char *checkpoint;
   const char *name;  // Name of this evaluation: no '/'. Default: none.
   const ls_train_stop *stop;
+  // Logs a failure to write the event files. Default: the evaluation fails.
+  bool events_are_optional;
 } ls_estimator_evaluation;
 
 // Evaluates. `*out_metrics`, which the caller owns, is a dict of metrics by

@@ -96,7 +96,8 @@ static ls_status evaluate_estimator(const estimator_flags *flags,
                                                     : (ls_opt){0},
                                  .checkpoint = flags->checkpoint,
                                  .name = flags->name,
-                                 .stop = stop_at_once()},
+                                 .stop = stop_at_once(),
+                                 .events_are_optional = true},
       &metrics));
   if (cli_signals_first() == 0) cli_print_metrics(metrics, flags->json);
   return ls_ok();

@@ -53,6 +53,10 @@ does '"accuracy":0\.99609375,"global_step":40,' eval pod --json \
   --tpu virtual:2x2 --batch-size 64
 does '^loss: ' eval mirrored --replicas 3 --steps 2 --name other
 [ -d mirrored/eval_other ] || fail "no mirrored/eval_other"
+touch cpu/eval_file
+does '^accuracy: 0\.9961$' eval cpu --name file
+grep -q "the metrics are not written: .*cpu/eval_file" err.txt ||
+  fail "no word of event files that cannot be written"
 does '^\{"class":0,"scores":\[0\.999[0-9]*,' predict cpu --limit 2
 [ "$(wc -l <out.txt)" = 2 ] || fail "--limit 2"
 "$lockstep" predict cpu $model --keys class >cpu.txt 2>err.txt ||

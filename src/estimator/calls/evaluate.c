@@ -202,11 +202,17 @@ static ls_status evaluate_and_write(ls_estimator *self,
   const ls_plan *plan = NULL;
   LS_RETURN_IF_ERROR(ls_plans_get(self->plans, LS_MODE_EVAL, false, &plan));
   // An evaluation that a stop cut short does not measure the model.
-  return !ls_plan_leads(plan) || !ls_estimator_has_evaluated(*out_metrics) ||
-                 ls_train_stop_requested(evaluation->stop)
-             ? ls_ok()
-             : ls_write_eval_events(self, evaluation->name, checkpoint->path,
-                                    *out_metrics);
+  if (!ls_plan_leads(plan) || !ls_estimator_has_evaluated(*out_metrics) ||
+      ls_train_stop_requested(evaluation->stop))
+    return ls_ok();
+  LS_OWN(ls_status, status) = ls_write_eval_events(
+      self, evaluation->name, checkpoint->path, *out_metrics);
+  if (!evaluation->events_are_optional) return ls_give(&status);
+  if (!ls_status_is_ok(status))
+    ls_runtime_log(self->runtime, LS_LOG_WARNING, "estimator",
+                   "the metrics are not written: %s",
+                   ls_status_message(status));
+  return ls_ok();
 }
 
 ls_status ls_estimator_evaluate(ls_estimator *estimator,
