@@ -3,6 +3,7 @@
 // estimator.json of an estimator's run folder: the flags on which its bits
 // depend, and what was found in its data. A resumed run takes them from there
 // and is refused others; commands that use the run take what they need.
+#include <dirent.h>
 #include <errno.h>
 #include <limits.h>
 #include <stddef.h>
@@ -338,6 +339,31 @@ static ls_status copy_file(const char *from, const char *to, const char *name,
   return close_whole(output, aside, path, good && !ferror(input));
 }
 
+// Copies the event files of evaluations, from which a training recalls them,
+// and hides those of later steps.
+static ls_status copy_evaluations(const char *from, int64_t step,
+                                  const char *to) {
+  char read[PATH_MAX], written[PATH_MAX];
+  bool made = false;
+  ls_event_writer *writer = NULL;
+  snprintf(read, sizeof(read), "%s/eval", from);
+  snprintf(written, sizeof(written), "%s/eval", to);
+  DIR *folder = opendir(read);
+  if (folder == NULL) return ls_ok();
+  ls_status status = cli_make_folder(written, &made);
+  for (const struct dirent *item;
+       ls_status_is_ok(status) && (item = readdir(folder)) != NULL;)
+    if (strncmp(item->d_name, "events.", 7) == 0)
+      status = copy_file(read, written, item->d_name, false);
+  (void)closedir(folder);
+  LS_RETURN_IF_ERROR(status);
+  LS_RETURN_IF_ERROR(ls_event_writer_open(
+      &(ls_event_writer_options){
+          .folder = written, .first_step = step + 1, .begins = true},
+      &writer));
+  return ls_event_writer_close(writer);
+}
+
 ls_status cli_estimator_branch(const char *from, int64_t step, const char *to) {
   enum { COUNT = 3 };
   char names[COUNT][64], path[PATH_MAX];
@@ -348,8 +374,9 @@ ls_status cli_estimator_branch(const char *from, int64_t step, const char *to) {
   for (size_t i = 0; i < COUNT; ++i)
     LS_RETURN_IF_ERROR(copy_file(from, to, names[i], true));
   LS_RETURN_IF_ERROR(cli_make_folder(to, &made));
-  for (size_t i = 0; i < COUNT; ++i) {
-    const ls_status status = copy_file(from, to, names[i], false);
+  for (size_t i = 0; i <= COUNT; ++i) {
+    const ls_status status = i < COUNT ? copy_file(from, to, names[i], false)
+                                       : copy_evaluations(from, step, to);
     if (ls_status_is_ok(status)) continue;
     while (i-- > 0) {
       snprintf(path, sizeof(path), "%s/%s", to, names[i]);

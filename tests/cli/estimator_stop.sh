@@ -83,6 +83,13 @@ rm "runs/cut/eval/$(find runs/cut/eval -name 'events*' | sort | tail -n 1 |
   fail "resume without evaluations"
 [ "$(ended)" = "$last $best" ] || fail "without an evaluation: ends elsewhere"
 same first cut "$last"
+# So does a run that branches off from a step after the best one.
+# shellcheck disable=SC2086
+trains all $tiny $rule --keep 0 --quiet
+"$lockstep" train --resume "runs/all@$((best + epoch))" --run-dir runs/branch \
+  --epochs 40 >out.txt 2>err.txt || fail "branch"
+[ "$(ended)" = "$last $best" ] || fail "a branch ends elsewhere: $(ended)"
+same first branch "$last"
 # Resumed as it is, it has ended; with more patience it goes on.
 "$lockstep" train --resume runs/first --epochs 40 >out.txt 2>err.txt ||
   fail "resume an ended run"
