@@ -21,6 +21,7 @@ typedef struct training {
   const estimator_flags *flags;
   int64_t steps;  // Total; 0: until the input's end.
   char chosen[PATH_MAX];
+  bool is_new;  // The folder is made by this training.
   char *json;             // Text of estimator.json.
   char *config;           // The same in one line.
   ls_progress *progress;  // NULL: quiet.
@@ -315,6 +316,7 @@ static ls_status open_and_train(training *run, estimator_flags *flags,
   LS_RETURN_IF_ERROR(
       cli_ranks_agree(cli_leads() ? check_resumed(train) : ls_ok()));
   flags->folder = goes_on ? train->resume : train->run_folder;
+  run->is_new = flags->folder == NULL || !cli_exists(flags->folder);
   if (flags->folder == NULL) {
     flags->folder = run->chosen;
     LS_RETURN_IF_ERROR(
@@ -329,6 +331,17 @@ static ls_status open_and_train(training *run, estimator_flags *flags,
                                         : type->train_steps;
   LS_RETURN_IF_ERROR(begin_branch(flags));
   return train_estimator(run);
+}
+
+// Returns true if nothing in a training's folder is worth keeping.
+static bool is_unbegun(const training *run) {
+  char metrics[PATH_MAX];
+  bool has_saved = true;
+  const char *folder = run->flags->folder;
+  if (!run->is_new || folder == NULL) return false;
+  snprintf(metrics, sizeof(metrics), "%s/metrics.jsonl", folder);
+  ls_status_free(cli_has_checkpoints(folder, &has_saved));
+  return !has_saved && !cli_exists(metrics);
 }
 
 static int run_training(estimator_flags *flags, const ls_estimator_type *type) {
@@ -347,13 +360,10 @@ static int run_training(estimator_flags *flags, const ls_estimator_type *type) {
   ls_train_and_evaluation_deinit(&run.end);
   cli_release(run.json);
   cli_release(run.config);
-  if (is_again && cli_leads())
-    (void)nftw(run.chosen, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
-  const int closed = cli_estimator_close(command, &run.e, code);
-  // Removes the folder only if it is empty: the run did not begin.
-  if (closed != CLI_OK && run.chosen[0] != '\0' && cli_leads())
-    (void)rmdir(run.chosen);
-  return closed;
+  const char *left = is_again ? run.chosen : flags->folder;
+  if (cli_leads() && (is_again || (code != CLI_OK && is_unbegun(&run))))
+    (void)nftw(left, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+  return cli_estimator_close(command, &run.e, code);
 }
 
 // The argument that cli_with_train_flags passes on.

@@ -89,6 +89,16 @@ trains first --model e.so:line --steps 6 --overwrite --tpu virtual:2x1 \
 ends 2 "remove that of --run-dir" train --model e.so:line --resume \
   runs/fresh@6 --run-dir runs/first --overwrite
 
+# A run that could not begin leaves no folder, nor does it take one of others.
+mkdir -p runs/here
+echo notes >runs/here/notes.txt
+for name in none here; do
+  ends 1 "cannot open 'absent'" train --estimator --model tiny --data synthetic \
+    --quiet --attest --events --run-dir runs/$name --warm-start absent
+done
+[ ! -e runs/none ] || fail "a run that could not begin left a folder"
+[ -e runs/here/notes.txt ] || fail "a file of the user's is gone"
+
 # Killed before its first step: the old run is back.
 rm -rf copy
 cp -r runs/fresh copy
