@@ -281,7 +281,10 @@ static ls_status find_type(cli_served *served, const ls_serving_info **out_info,
                            ls_model_type *out) {
   cli_signature *found = NULL, *predictions = NULL;
   LS_RETURN_IF_ERROR(cli_served_find(served, NULL, 0, &found));
-  LS_RETURN_IF_ERROR(cli_served_find(served, "predict", 7, &predictions));
+  LS_RETURN_IF_ERROR(ls_status_annotate(
+      cli_served_find(served, "predict", 7, &predictions),
+      "'lockstep export' of a model's run makes one; for an estimator's name "
+      "the run itself, or use 'lockstep serve'"));
   const ls_serving_info *info = *out_info = &found->info;
   const char *first = predictions->info.outputs[0].name;
   const bool is_classifier = strcmp(first, "class") == 0;

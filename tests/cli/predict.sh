@@ -7,7 +7,7 @@
 # shellcheck source=tests/support/cli.sh
 . "$(dirname "$0")/../support/cli.sh"
 images=$(cd "$(dirname "$0")/../images" && pwd)
-rm -rf words words-export words@* animals animals-export pets photos album some rest ./*.csv ./*.npy ./*.txt
+rm -rf words words-* words@* animals animals-export pets photos album some rest ./*.csv ./*.npy ./*.txt
 
 # predicts FILE ARGUMENT...: writes the lines of `lockstep predict` to a file.
 predicts() {
@@ -67,8 +67,19 @@ done
 predicts bare.txt "$(cat export.txt)" --data - --limit 3 <bare.csv
 head -n 3 run.txt >three.txt
 equal three.txt bare.txt
+mkdir -p "words-ex port"
+cp -r "$(cat export.txt)" "words-ex port/1 2"
+predicts bare.txt "words-ex port/1 2" --data - --limit 3 <bare.csv
+ends 1 "'1 2' is no name of a model, which stands in addresses" serve \
+  "words-ex port/1 2" --port 0
 ends 1 "is an export, which has no data: name them with --data" \
   predict words-export
+"$lockstep" train --estimator --model tiny --data synthetic --steps 2 --quiet \
+  --run-dir words-estimator >out.txt 2>err.txt &&
+  "$lockstep" export words-estimator >export.txt 2>err.txt ||
+  fail "export of an estimator"
+ends 1 "for an estimator's name the run itself" predict "$(cat export.txt)" \
+  --data bare.csv
 ends 2 "--model is for runs; 'words-export' is an export" predict words-export \
   --data test.csv --model tiny
 # The best classes, as many as there are, and the logits stand beside the class.

@@ -162,16 +162,20 @@ ls_status cli_served_load(const char *word, cli_served *out) {
       named ? cli_copy_text(word, (size_t)(equals - word)) : derive_name(path);
   out->folder = cli_copy_text(path, strlen(path));
   if (out->name == NULL || out->folder == NULL) return ls_out_of_memory();
-  if (!is_name(out->name))
-    return ls_invalid_argument("'%s' is no name of a model, which stands in "
-                               "addresses: give one of letters, digits and "
-                               "._-, as in mnist=%s",
-                               out->name, path);
   LS_RETURN_IF_ERROR(check_no_run(path));
   LS_RETURN_IF_ERROR(ls_serving_load(path, NULL, &out->serving));
   LS_RETURN_IF_ERROR(read_signatures(out));
   LS_RETURN_IF_ERROR(cli_served_config(out, &out->config));
   return read_asset(out, "classes.txt", &out->classes);
+}
+
+ls_status cli_served_check_name(const cli_served *model) {
+  return is_name(model->name)
+             ? ls_ok()
+             : ls_invalid_argument("'%s' is no name of a model, which stands in "
+                                   "addresses: give one of letters, digits and "
+                                   "._-, as in mnist=%s",
+                                   model->name, model->folder);
 }
 
 ls_status cli_served_config(const cli_served *model, ls_train_config **out) {

@@ -20,6 +20,7 @@ static ls_status load_models(cli_service *service, const serve_flags *flags) {
   for (size_t i = 0; i < flags->num_exports; ++i) {
     cli_served *model = &service->models[service->num_models++];
     LS_RETURN_IF_ERROR(cli_served_load(flags->exports[i], model));
+    LS_RETURN_IF_ERROR(cli_served_check_name(model));
     for (size_t k = 0; k < i; ++k)
       if (strcmp(service->models[k].name, model->name) == 0)
         return ls_invalid_argument(

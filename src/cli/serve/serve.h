@@ -60,6 +60,8 @@ typedef struct cli_served {
 // Loads the export that a word of the command line names, "[NAME=]FOLDER", or
 // the newest in a folder of exports.
 ls_status cli_served_load(const char *word, cli_served *out);
+// Refuses a name that cannot stand in addresses.
+ls_status cli_served_check_name(const cli_served *model);
 void cli_served_close(cli_served *model);  // Accepts a zeroed model.
 // Reads the configuration of the run that was exported; NULL: it is not there.
 ls_status cli_served_config(const cli_served *model, ls_train_config **out);
