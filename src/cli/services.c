@@ -161,7 +161,10 @@ void cli_show_warnings_alone(void) {
 static void write_log(void *user, const ls_log_line *line) {
   static const char *const levels[] = {"error", "warning", "info", "debug"};
   FILE *out = user != NULL ? user : stderr;
-  if (line->level > shown || !ls_log_is_shown(line->level)) return;
+  // A user who traces tensors wants to see them.
+  const bool is_wanted =
+      line->level <= shown || strcmp(line->source, "tensor_tracer") == 0;
+  if (!is_wanted || !ls_log_is_shown(line->level)) return;
   // The first rank logs for all.
   if (!cli_leads() && line->level > LS_LOG_ERROR) return;
   flockfile(out);

@@ -76,4 +76,11 @@ for way in "--replicas 2" "--tpu virtual:2x1 --iterations-per-loop 5"; do
   grep -q 'complete, step 20 of 20' out.txt || fail "show: no end"
 done
 
+# Traced tensors are shown beside the progress.
+TENSOR_TRACER_FLAGS="--enable --trace_mode=norm" "$lockstep" train --estimator \
+  --model tiny --data synthetic --steps 2 --quiet --run-dir runs/traced \
+  >out.txt 2>err.txt || fail "a traced run"
+grep -q "^lockstep: info: tensor_tracer: replica 0: '.*' norm = [0-9]" err.txt ||
+  fail "no traced tensors"
+
 exit $failed
