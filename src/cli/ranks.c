@@ -169,6 +169,7 @@ static ls_status choose_restart(const char *folder, bool is_auto,
   bool has = false;
   if (is_auto && cli_leads()) LS_RETURN_IF_ERROR(cli_recover_run(folder));
   LS_RETURN_IF_ERROR(cli_has_checkpoints(folder, &has));
+  has = has && !cli_is_overwritten(folder);
   *out_how = has ? CLI_RESUMES : CLI_BEGINS_ANEW;
   return ls_ok();
 }

@@ -124,5 +124,16 @@ for words in "eval runs/tiny" "predict runs/tiny --limit 1" \
   "$lockstep" $words >out.txt 2>err.txt || fail "$words of a killed overwriting"
   [ -e runs/tiny/estimator.json ] || fail "$words: the old run is gone"
 done
+# A command that is started again goes on overwriting.
+mkdir runs/tiny/.overwritten
+mv runs/tiny/estimator.json runs/tiny/model.ckpt-* runs/tiny/.overwritten
+echo whole >runs/tiny/.overwritten/phase
+touch runs/tiny/model.ckpt-0.json runs/tiny/model.ckpt-0.safetensors
+LS_RESTART=1
+export LS_RESTART
+trains tiny --estimator --model tiny --data synthetic --steps 6 --seed 9 \
+  --overwrite
+unset LS_RESTART
+grep -q '"seed": 9,' runs/tiny/estimator.json || fail "the old run goes on"
 
 exit $failed
