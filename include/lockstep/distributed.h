@@ -37,6 +37,7 @@ LS_API ls_nest ls_nest_distributed_on(ls_distributed_kind kind,
 LS_API size_t ls_distributed_count(ls_nest leaf);
 LS_API ls_distributed_kind ls_distributed_kind_of(ls_nest leaf);
 // Returns a component, lent as long as the leaf; a none leaf when out of range.
+// A nest that is not distributed is the component of every replica.
 LS_API ls_nest ls_distributed_component(ls_nest leaf, size_t replica);
 // Returns the device given for a component, lent; "" when none was given.
 LS_API const char *ls_distributed_device(ls_nest leaf, size_t replica);

@@ -276,8 +276,7 @@ public:
   ls_nest give() noexcept { return std::exchange(nest_, ls_none()); }
   // The number in it; of a distributed value that of a replica.
   double number(std::size_t replica = 0) const {
-    const ls_nest component = ls_distributed_component(nest_, replica);
-    return ls_nest_number(ls_distributed_count(nest_) > 0 ? component : nest_);
+    return ls_nest_number(ls_distributed_component(nest_, replica));
   }
 
 private:

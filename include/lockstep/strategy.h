@@ -98,12 +98,13 @@ LS_API LS_MUST_USE ls_status ls_strategy_set_current(ls_strategy *strategy);
 // component r of each distributed leaf of `args` (a lent tuple or list), and
 // every other leaf unchanged; a distributed variable is passed as a whole.
 // `*results` combines the replicas' results: leaves that are the same on all
-// are returned as they are, others as PerReplica. A traced function's tensors
-// are always PerReplica; where all replicas compute one value, such as a sum
-// over them, all components are one array. In-out as in ls_function_call. To
-// get one replica's result, whatever the kinds of leaves, use
-// ls_strategy_replica_result. Op by op, a result that is a failed tensor fails
-// the run with its failure.
+// are returned as they are, others as PerReplica. With several replicas a
+// traced function's tensors are always PerReplica; where all replicas compute
+// one value, such as a sum over them, all components are one array. With one
+// replica they are arrays; ls_distributed_component takes both. In-out as in
+// ls_function_call. For one replica's part of a whole nest, whatever its
+// leaves, use ls_strategy_replica_result. Op by op, a result that is a failed
+// tensor fails the run with its failure.
 //   LS_NOT_FOUND      the plug-in has no device of a number that was chosen:
 //                     names those that it has.
 //   LS_UNIMPLEMENTED  the runtime has no devices of a type that was chosen.

@@ -59,8 +59,7 @@ static ls_status check_pair(const across *a, const ls_variable *variable,
                      ls_strategy_label(a->strategy), a->replicas);
   const size_t count = ls_distributed_count(gradient);
   for (size_t i = 0; i < (count == 0 ? 1 : count); ++i) {
-    const ls_nest item =
-        count == 0 ? gradient : ls_distributed_component(gradient, i);
+    const ls_nest item = ls_distributed_component(gradient, i);
     if (item.kind != LS_KIND_TENSOR && item.kind != LS_KIND_ARRAY)
       return ls_unimplemented("the gradient of variable '%s' is no plain "
                               "tensor on replica %zu: such gradients cannot "
@@ -218,8 +217,7 @@ static ls_nest count_step(ls_nest args, void *user) {
 // Takes over the result of an update. In eager mode, the update has run
 // already.
 static void keep_op(across *a, ls_nest made) {
-  const ls_nest one =
-      ls_distributed_count(made) > 0 ? ls_distributed_component(made, 0) : made;
+  const ls_nest one = ls_distributed_component(made, 0);
   if (one.kind == LS_KIND_OP && !ls_graph_is_eager(ls_graph_current()))
     a->ops[a->num_ops++] = one.as.op;
   ls_nest_release(made);

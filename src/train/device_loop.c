@@ -30,12 +30,8 @@ typedef struct ls_feeder {
 } ls_feeder;
 
 // ---- Batches ---------------------------------------------------------------
-// Returns one replica's part of a leaf; a leaf that is not sharded is its only
-// part.
 static const ls_array *feeder_part_of(ls_nest leaf, size_t replica) {
-  return ls_nest_as_array(leaf.kind == LS_KIND_DISTRIBUTED
-                              ? ls_distributed_component(leaf, replica)
-                              : leaf);
+  return ls_nest_as_array(ls_distributed_component(leaf, replica));
 }
 
 static bool is_part_like(const ls_array *a, const ls_array *b) {
@@ -99,10 +95,8 @@ static bool feed_next(const ls_feeder_options *from, const ls_cancel *cancel,
 static ls_status put_part(const ls_feeder *self, ls_nest args, int32_t r) {
   ls_nest parts[2];
   for (size_t i = 0; i < 2; ++i) {
-    const ls_nest leaf = ls_nest_item(args, i);
-    parts[i] = ls_nest_retain(leaf.kind == LS_KIND_DISTRIBUTED
-                                  ? ls_distributed_component(leaf, (size_t)r)
-                                  : leaf);
+    parts[i] = ls_nest_retain(
+        ls_distributed_component(ls_nest_item(args, i), (size_t)r));
   }
   LS_OWN(ls_nest, tuple) = ls_nest_sequence(LS_KIND_TUPLE, parts, 2);
   LS_RETURN_IF_ERROR(ls_nest_status(tuple));
@@ -334,12 +328,6 @@ static ls_nest make_steps(ls_nest args, void *user) {
 }
 
 // ---- Batches as arguments --------------------------------------------------
-static ls_nest device_loop_part_of(ls_nest leaf, size_t replica) {
-  return leaf.kind == LS_KIND_DISTRIBUTED
-             ? ls_distributed_component(leaf, replica)
-             : leaf;
-}
-
 // Makes room for one leaf of a run's batches.
 static ls_nest device_loop_make_room(const ls_device_loop *self,
                                      size_t element) {
@@ -360,9 +348,9 @@ static void copy_batch(const ls_device_loop *self, int64_t k) {
   for (size_t e = 0; e < ELEMENTS; ++e)
     for (size_t r = 0; r < count_replicas(self); ++r) {
       const ls_array *from = ls_nest_as_array(
-          device_loop_part_of(ls_nest_item(self->batch, e), r));
+          ls_distributed_component(ls_nest_item(self->batch, e), r));
       const ls_nest to =
-          device_loop_part_of(ls_nest_item(self->args, 1 + e), r);
+          ls_distributed_component(ls_nest_item(self->args, 1 + e), r);
       const size_t size = ls_array_size(from);
       memcpy((char *)ls_nest_data(to, 0) + (size_t)k * size,
              ls_array_data(from), size);
@@ -424,7 +412,7 @@ static ls_status find_mean(const ls_device_loop *self, size_t number, int64_t k,
   const int64_t rows = self->elements[0].shape.dim[0];
   double sum = 0;
   for (size_t r = 0; r < replicas; ++r) {
-    const ls_array *array = ls_nest_as_array(device_loop_part_of(leaf, r));
+    const ls_array *array = ls_nest_as_array(ls_distributed_component(leaf, r));
     if (array == NULL) return ls_internal("a loop of steps returns no numbers");
     const double value = ls_array_f64(array, k);
     if (replicas == 1) {
@@ -456,7 +444,7 @@ ls_nest ls_device_loop_results(const ls_device_loop *self) {
 static ls_status find_types(ls_device_loop *self, ls_nest results) {
   for (size_t e = 0; e < ELEMENTS; ++e) {
     const ls_array *array = ls_nest_as_array(
-        device_loop_part_of(ls_nest_item(self->options.from.like, e), 0));
+        ls_distributed_component(ls_nest_item(self->options.from.like, e), 0));
     self->elements[e] = (ls_type){ls_array_dtype(array), ls_array_shape(array)};
     if (self->elements[e].shape.rank == LS_MAX_RANK && self->feeder == NULL)
       return ls_unimplemented("examples of %d dimensions as arguments of a "
@@ -465,7 +453,7 @@ static ls_status find_types(ls_device_loop *self, ls_nest results) {
   }
   for (size_t k = 0; k < NUMBERS; ++k) {
     const ls_array *array = ls_nest_as_array(
-        device_loop_part_of(ls_nest_find(results, self->keys[k]), 0));
+        ls_distributed_component(ls_nest_find(results, self->keys[k]), 0));
     if (array == NULL || ls_array_num_elements(array) != 1)
       return ls_invalid_argument("\"%s\" of a step is no number",
                                  self->keys[k]);

@@ -136,8 +136,7 @@ static int64_t find_infinite_row(ls_nest batch, int64_t *out_rows,
   int64_t found = -1;
   *out_rows = 0;
   for (size_t r = 0; r < (parts > 0 ? parts : 1); ++r) {
-    const ls_array *part =
-        ls_nest_as_array(parts > 0 ? ls_distributed_component(leaf, r) : leaf);
+    const ls_array *part = ls_nest_as_array(ls_distributed_component(leaf, r));
     if (part == NULL || ls_array_shape(part).rank < 1) return -1;
     const int64_t row = found < 0 ? find_infinite_in(part, out_value) : -1;
     if (row >= 0) found = *out_rows + row;

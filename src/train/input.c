@@ -146,8 +146,7 @@ static const ls_array *input_first_part(ls_nest leaf, int64_t *out_rows) {
     *out_rows +=
         ls_array_shape(ls_nest_as_array(ls_distributed_component(leaf, i)))
             .dim[0];
-  const ls_array *array =
-      ls_nest_as_array(parts > 0 ? ls_distributed_component(leaf, 0) : leaf);
+  const ls_array *array = ls_nest_as_array(ls_distributed_component(leaf, 0));
   if (parts == 0) *out_rows = ls_array_shape(array).dim[0];
   return array;
 }

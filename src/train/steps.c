@@ -183,8 +183,7 @@ static ls_status start_step(ls_loop *loop, int64_t number, ls_nest *results) {
 static bool is_loss_late(ls_loop *loop) {
   ls_nest leaf = ls_none();
   if (!ls_named_result_has(&loop->loss, loop->results, &leaf)) return false;
-  if (ls_distributed_count(leaf) > 0) leaf = ls_distributed_component(leaf, 0);
-  const ls_array *loss = ls_nest_as_array(leaf);
+  const ls_array *loss = ls_nest_as_array(ls_distributed_component(leaf, 0));
   return loss != NULL && ls_array_arrival(loss) != NULL;
 }
 

@@ -183,6 +183,20 @@ TEST(nests_too_deep_for_a_fiber_are_refused) {
   expect_failed(LS_LIST(nest), LS_INVALID_ARGUMENT, "more than 256 levels");
 }
 
+TEST(a_value_that_is_not_distributed_is_every_replicas) {
+  LS_OWN(ls_nest, list) = LS_LIST(ls_nest_i64(3), ls_none());
+  for (size_t r = 0; r < 3; ++r) {
+    assert_true(ls_nest_number(ls_distributed_component(ls_nest_i64(7), r)) ==
+                7);
+    assert_true(ls_nest_is_same(ls_distributed_component(list, r), list));
+    assert_true(ls_distributed_component(ls_none(), r).kind == LS_KIND_NONE);
+  }
+  ls_nest two[] = {ls_nest_i64(1), ls_nest_i64(2)};
+  LS_OWN(ls_nest, parts) = ls_nest_distributed(LS_PER_REPLICA, two, 2);
+  assert_true(ls_nest_number(ls_distributed_component(parts, 1)) == 2);
+  assert_true(ls_distributed_component(parts, 2).kind == LS_KIND_NONE);
+}
+
 TEST(distributed_values_are_levels_too) {
   ls_nest nest = array_leaf();
   for (int i = 0; i < LS_NEST_MAX_DEPTH; ++i) {

@@ -20,10 +20,8 @@ static ls_nest run_rows(int replicas, int64_t rows, ls_callback callback,
 }
 
 static const ls_array *part(ls_nest result, size_t leaf, size_t replica) {
-  const ls_nest value = ls_nest_item(result, leaf);
-  return ls_nest_as_array(ls_distributed_count(value) == 0
-                              ? value
-                              : ls_distributed_component(value, replica));
+  return ls_nest_as_array(
+      ls_distributed_component(ls_nest_item(result, leaf), replica));
 }
 
 // ---- Shapes ----------------------------------------------------------------
@@ -195,10 +193,7 @@ TEST(a_replica_knows_its_examples) {
       ls_nest got = compiled ? call_on(2, give_count, NULL, args, 1)
                              : run_on(strategy, give_count, args, NULL);
       for (size_t r = 0; r < 2; ++r) {
-        const ls_nest count = ls_nest_item(got, 0);
-        const ls_nest own = ls_distributed_count(count) != 0
-                                ? ls_distributed_component(count, r)
-                                : count;
+        const ls_nest own = ls_distributed_component(ls_nest_item(got, 0), r);
         assert_true(number_of(own) == (rows == 4 ? -1 : r == 0 ? 3 : 2));
       }
       ls_nest_release(got);

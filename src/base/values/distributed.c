@@ -130,8 +130,8 @@ ls_distributed_kind ls_distributed_kind_of(ls_nest leaf) {
 
 ls_nest ls_distributed_component(ls_nest leaf, size_t replica) {
   const ls_distributed *value = distributed_of(leaf);
-  return value == NULL || replica >= value->count ? ls_none()
-                                                  : value->component[replica];
+  if (value == NULL) return leaf;
+  return replica < value->count ? value->component[replica] : ls_none();
 }
 
 const char *ls_distributed_device(ls_nest leaf, size_t replica) {

@@ -105,9 +105,8 @@ static size_t list_arrays(ls_nest batch, int64_t replicas, ls_nest *items,
   size_t count = 0;
   for (int64_t r = 0; r < replicas; ++r) {
     for (size_t i = 0; i < ls_nest_count(batch) && i < 2; ++i) {
-      ls_nest leaf = ls_nest_item(batch, i);
-      if (ls_distributed_count(leaf) > 0)
-        leaf = ls_distributed_component(leaf, (size_t)r);
+      const ls_nest leaf =
+          ls_distributed_component(ls_nest_item(batch, i), (size_t)r);
       if (ls_nest_as_array(leaf) == NULL) continue;
       if (replicas == 1)
         snprintf(keys[count], sizeof(*keys), "%s", names[i]);

@@ -267,8 +267,7 @@ static ls_status check_shapes(const ls_nest *values, size_t count) {
   for (size_t i = 0; i < count; ++i) {
     const size_t parts = ls_distributed_count(values[i]);
     for (size_t r = 0; r < (parts == 0 ? 1 : parts); ++r) {
-      const ls_nest item =
-          parts == 0 ? values[i] : ls_distributed_component(values[i], r);
+      const ls_nest item = ls_distributed_component(values[i], r);
       if (item.kind == LS_KIND_TENSOR &&
           !ls_shape_is_known(ls_tensor_shape(item.as.tensor)))
         return ls_invalid_argument(

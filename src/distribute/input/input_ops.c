@@ -136,9 +136,7 @@ static ls_status give_value(const reading *self, ls_host_call *call,
   const ls_type *type = &call->output_types[output];
   const ls_nest value = leaves[leaf];
   const ls_array *array =
-      ls_nest_as_array(value.kind == LS_KIND_DISTRIBUTED
-                           ? ls_distributed_component(value, replica)
-                           : value);
+      ls_nest_as_array(ls_distributed_component(value, replica));
   char path[200];
   if (array == NULL || ls_array_dtype(array) != type->dtype ||
       !ls_shape_equal(ls_array_shape(array), type->shape))

@@ -77,9 +77,7 @@ static ls_status call_prepare(ls_replica_task *task) {
   task->graph = call->graph;
   task->losses = call->losses;
   task->replica->examples =
-      call->rows.kind == LS_KIND_DISTRIBUTED
-          ? ls_distributed_component(call->rows, (size_t)task->replica->id)
-          : call->rows;
+      ls_distributed_component(call->rows, (size_t)task->replica->id);
   task->replica->examples_differ = rows_differ(call->rows);
   return name_replica(task);
 }
@@ -324,9 +322,7 @@ static ls_nest sum_before(ls_strategy *strategy, ls_nest rows, void *user) {
   int64_t before = 0;
   for (size_t r = 0; r < count; ++r) {
     // A number that is the same on all replicas is not distributed.
-    const ls_nest own = rows.kind == LS_KIND_DISTRIBUTED
-                            ? ls_distributed_component(rows, r)
-                            : rows;
+    const ls_nest own = ls_distributed_component(rows, r);
     items[r] = ls_nest_i64(before);
     before += (int64_t)ls_nest_number(own);
   }

@@ -39,9 +39,7 @@ ls_nest ls_examples_argument(const ls_strategy *strategy, ls_nest args) {
 
 // Returns the number of rows of a leaf, as a tensor.
 static ls_tensor examples_count_rows(ls_nest leaf) {
-  const ls_nest own = leaf.kind == LS_KIND_DISTRIBUTED
-                          ? ls_distributed_component(leaf, 0)
-                          : leaf;
+  const ls_nest own = ls_distributed_component(leaf, 0);
   const int64_t rows = examples_shape_of(own).dim[0];
   return rows == LS_UNKNOWN_DIM ? ls_dim_size(own.as.tensor, 0)
                                 : ls_scalar_i64(LS_DTYPE_I64, rows);

@@ -112,12 +112,6 @@ typedef struct walk_back {
   size_t num_ys, num_xs;
 } walk_back;
 
-static ls_nest merge_gradient_part_of(ls_nest leaf, size_t replica) {
-  return leaf.kind == LS_KIND_DISTRIBUTED
-             ? ls_distributed_component(leaf, replica)
-             : leaf;
-}
-
 // Returns the operand whose value a copy or a collective passes on, else a
 // failed tensor. Ops that are not recorded have no operands.
 static ls_tensor passed_operand(ls_tensor x) {
@@ -154,22 +148,22 @@ static void merge_gradient_add_result(walk_back *w, ls_nest result,
   ls_allocator *allocator = ls_current_allocator();
   if (gradient.kind == LS_KIND_NONE) return;
   const ls_tensor first =
-      origin_of(w, merge_gradient_part_of(result, 0).as.tensor);
+      origin_of(w, ls_distributed_component(result, 0).as.tensor);
   bool alike = true;
   for (size_t r = 1; r < w->replicas; ++r)
     alike =
         alike &&
         ls_tensor_equal(
-            first, origin_of(w, merge_gradient_part_of(result, r).as.tensor));
+            first, origin_of(w, ls_distributed_component(result, r).as.tensor));
   ls_tensor *terms =
       alike ? ls_new_array(allocator, ls_tensor, w->replicas) : NULL;
   for (size_t r = 0; r < w->replicas; ++r) {
     if (terms != NULL) {
-      terms[r] = merge_gradient_part_of(gradient, r).as.tensor;
+      terms[r] = ls_distributed_component(gradient, r).as.tensor;
       continue;
     }
-    w->ys[w->num_ys] = merge_gradient_part_of(result, r);
-    w->grad_ys[w->num_ys++] = merge_gradient_part_of(gradient, r);
+    w->ys[w->num_ys] = ls_distributed_component(result, r);
+    w->grad_ys[w->num_ys++] = ls_distributed_component(gradient, r);
   }
   if (terms == NULL) return;
   w->ys[w->num_ys] = ls_leaf(first);
@@ -231,7 +225,7 @@ static ls_nest walk_merged(ls_strategy *strategy, ls_nest args, void *user) {
   ls_nest *items = all + 2 * xs + 2 * ys;
   for (size_t i = 0; i < num_given; ++i)
     for (size_t r = 0; r < replicas; ++r)
-      w.xs[w.num_xs++] = merge_gradient_part_of(ls_nest_item(given, i), r);
+      w.xs[w.num_xs++] = ls_distributed_component(ls_nest_item(given, i), r);
   for (size_t i = 0; i < num_got; ++i)
     merge_gradient_add_result(&w, ls_nest_item(got, i),
                               ls_nest_item(gradients, i));

@@ -186,9 +186,7 @@ static ls_nest note_result(ls_nest leaf, void *user) {
   else
     status =
         trace_merge_push(m, &m->uniform, &m->num_uniform, &m->uniform_capacity,
-                         leaf.kind == LS_KIND_TENSOR
-                             ? leaf.as.tensor
-                             : ls_distributed_component(leaf, 0).as.tensor);
+                         ls_distributed_component(leaf, 0).as.tensor);
   for (size_t r = 0;
        how == FOR_EACH && r < m->replicas && ls_status_is_ok(status); ++r)
     status = trace_merge_push(m, &m->gathered, &m->num_gathered,
@@ -376,9 +374,7 @@ static ls_nest trace_merge_give_leaf(ls_nest leaf, void *user) {
   case FOR_ALL:
     return give_output(g, g->next_uniform++, true);
   default:
-    return leaf.kind == LS_KIND_DISTRIBUTED
-               ? ls_nest_retain(ls_distributed_component(leaf, g->replica))
-               : ls_nest_retain(leaf);
+    return ls_nest_retain(ls_distributed_component(leaf, g->replica));
   }
 }
 

@@ -87,7 +87,7 @@ static const char *destinations_device_of(ls_nest leaf) {
 
 static ls_status device_of_component(ls_nest value, size_t index,
                                      ls_device_name *out_name) {
-  const ls_nest item = is_whole(value) ? value : ls_component_of(value, index);
+  const ls_nest item = ls_component_of(value, index);
   if (!is_whole(value) && item.kind != LS_KIND_SLICES)
     return ls_component_device(value, index, out_name);
   const char *device = ls_distributed_device(value, index);
@@ -152,7 +152,7 @@ static ls_status fill_components(ls_components *parts, ls_nest value) {
   LS_SET_ARRAY_OR_RETURN(parts->devices.allocator, ls_nest, parts->items,
                          count);
   for (size_t i = 0; i < count; ++i) {
-    parts->items[i] = is_whole(value) ? value : ls_component_of(value, i);
+    parts->items[i] = ls_component_of(value, i);
     LS_RETURN_IF_ERROR(device_of_component(value, i, &parts->devices.names[i]));
     ++parts->devices.count;
   }

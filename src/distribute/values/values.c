@@ -31,7 +31,8 @@ size_t ls_count_components(ls_nest leaf) {
 
 ls_nest ls_component_of(ls_nest leaf, size_t index) {
   const ls_variable *variable = ls_nest_as_variable(leaf);
-  if (variable == NULL) return ls_distributed_component(leaf, index);
+  if (variable == NULL || variable->num_components == 0)
+    return ls_distributed_component(leaf, index);
   if (index >= variable->num_components) return ls_none();
   return (ls_nest){.kind = LS_KIND_VARIABLE,
                    .as.ref = ls_variable_seen(variable, index)};
@@ -431,8 +432,7 @@ ls_status ls_strategy_unwrap(ls_strategy *strategy, ls_nest value,
 // ---- Local results ---------------------------------------------------------
 static ls_nest local_leaf(ls_nest leaf, void *user) {
   const size_t replica = *(const size_t *)user;
-  return ls_nest_retain(
-      ls_count_components(leaf) == 0 ? leaf : ls_component_of(leaf, replica));
+  return ls_nest_retain(ls_component_of(leaf, replica));
 }
 
 static size_t most_components(ls_nest nest) {

@@ -98,9 +98,7 @@ static ls_nest strategy_job_run_replica(ls_nest args, void *user) {
 static ls_status take_training(ls_job *job, ls_nest results) {
   const ls_nest loss = ls_nest_item(results, 0);
   // Takes the value that all replicas share, or the first replica's value.
-  job->loss = ls_nest_tensor(
-      ls_distributed_count(loss) > 0 ? ls_distributed_component(loss, 0) : loss,
-      0);
+  job->loss = ls_nest_tensor(ls_distributed_component(loss, 0), 0);
   return ls_strategy_group(job->strategy, ls_nest_item(results, 1), "train_op",
                            &job->train_op);
 }
@@ -120,10 +118,8 @@ static ls_nest join_metric(ls_job *job, const char *name, ls_nest pair) {
   ls_op all = {0};
   LS_RETURN_FAILED_IF_ERROR(
       ls_strategy_group(job->strategy, update, name, &all));
-  const bool differs = ls_distributed_count(value) > 0;
-  return LS_TUPLE(
-      ls_nest_retain(differs ? ls_distributed_component(value, 0) : value),
-      ls_nest_op(all));
+  return LS_TUPLE(ls_nest_retain(ls_distributed_component(value, 0)),
+                  ls_nest_op(all));
 }
 
 static ls_status join_metrics(ls_job *job, ls_nest metrics) {

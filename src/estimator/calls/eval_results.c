@@ -15,9 +15,7 @@ static double rounded(const ls_eval_losses *self, double x) {
 }
 
 static const ls_array *component_of(ls_nest leaf, size_t replica) {
-  return ls_nest_as_array(ls_distributed_count(leaf) > 0
-                              ? ls_distributed_component(leaf, replica)
-                              : leaf);
+  return ls_nest_as_array(ls_distributed_component(leaf, replica));
 }
 
 static ls_status eval_losses_begin(ls_eval_losses *self, ls_nest losses) {

@@ -217,7 +217,7 @@ static ls_status take_leaf(ls_step_parts *parts, const named *n, ls_nest leaf) {
     return ls_out_of_memory();
   parts->sizes[parts->num_leaves++] = count == 0 || n->is_reduced ? 0 : count;
   for (size_t i = 0; i < taken; ++i) {
-    const ls_nest one = count == 0 ? leaf : ls_distributed_component(leaf, i);
+    const ls_nest one = ls_distributed_component(leaf, i);
     ls_tensor *value = &parts->values[parts->num_values];
     LS_RETURN_IF_ERROR(ls_status_annotate(ls_distributed_as_tensor(one, value),
                                           "output '%s' of a step", n->name));

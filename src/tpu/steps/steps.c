@@ -300,9 +300,8 @@ static size_t count_ops(ls_nest made) {
 // Lists the ops that a step returned: one op, or one per replica.
 static ls_status list_ops(const ls_steps_build *build, ls_nest made,
                           ls_op *ops) {
-  const size_t count = ls_distributed_count(made);
   for (size_t i = 0; i < count_ops(made); ++i) {
-    const ls_nest one = count == 0 ? made : ls_distributed_component(made, i);
+    const ls_nest one = ls_distributed_component(made, i);
     if (one.kind != LS_KIND_OP && one.kind != LS_KIND_TENSOR)
       return ls_invalid_argument(
           "a step of %s must return an op, a tensor, those of its replicas, or "
@@ -352,9 +351,7 @@ static ls_status across_list_initial(const ls_steps_build *build,
     const size_t parts = ls_distributed_count(leaves[i]);
     for (size_t r = 0; r < (parts == 0 ? 1 : parts); ++r)
       ls_nest_builder_append(
-          &list,
-          ls_nest_retain(parts == 0 ? leaves[i]
-                                    : ls_distributed_component(leaves[i], r)));
+          &list, ls_nest_retain(ls_distributed_component(leaves[i], r)));
   }
   return ls_take_nest(ls_nest_builder_finish(&list, LS_KIND_LIST), out_list);
 }
