@@ -24,8 +24,7 @@ static ls_nest step(ls_nest args, void *user) {
   const ls_tensor mean = ls_dense_layer_apply(v->mean, h);
   const ls_tensor log_deviation = ls_dense_layer_apply(v->log_deviation, h);
   const ls_tensor deviation = ls_exp(log_deviation);
-  const ls_tensor noise =
-      ls_random_normal(LS_DTYPE_F32, LS_SHAPE(BATCH, CODES), 0, 1, NULL);
+  const ls_tensor noise = ls_random_normal_like(LS_DTYPE_F32, mean, 0, 1, NULL);
   const ls_tensor code = ls_add(mean, ls_mul(deviation, noise));
   const ls_tensor y =
       ls_dense_layer_apply(v->output, ls_dense_layer_apply(v->decoder, code));

@@ -39,6 +39,9 @@ LS_PLACED ls_tensor ls_placeholder(ls_dtype dtype, ls_shape shape,
                                    const char *name);
 // 0, 1, 2, ... along `axis` of `shape`.
 LS_PLACED ls_tensor ls_iota(ls_dtype dtype, ls_shape shape, int axis);
+// The same, with the shape of `like`, whose sizes may be unknown, as they are
+// while a step is traced for replicas whose parts of a batch differ.
+LS_PLACED ls_tensor ls_iota_like(ls_dtype dtype, ls_tensor like, int axis);
 
 // Options of random ops. Random numbers are a function of (seed; stream, step,
 // iteration; replica; element) alone, where stream counts the random ops of a
@@ -66,6 +69,13 @@ LS_PLACED ls_tensor ls_random_uniform(ls_dtype dtype, ls_shape shape,
 LS_PLACED ls_tensor ls_random_normal(ls_dtype dtype, ls_shape shape,
                                      double mean, double deviation,
                                      const ls_random_options *options);
+// The same, with the shape of `like`, as in ls_iota_like.
+LS_PLACED ls_tensor ls_random_uniform_like(ls_dtype dtype, ls_tensor like,
+                                           double low, double high,
+                                           const ls_random_options *options);
+LS_PLACED ls_tensor ls_random_normal_like(ls_dtype dtype, ls_tensor like,
+                                          double mean, double deviation,
+                                          const ls_random_options *options);
 
 // ---- Structure -------------------------------------------------------------
 LS_PLACED ls_tensor ls_identity(ls_tensor x);

@@ -110,15 +110,6 @@ ls_initializer ls_init_or(ls_initializer given, ls_initializer fallback) {
 }
 
 // ---- Dropout ----------------------------------------------------------------
-// Draws numbers in [0, 1), one per element of x, as the options say (see
-// ls_random_options): replicas draw different numbers, unless the caller passes
-// the ids of the examples.
-static ls_tensor draw_like(ls_tensor x, const ls_random_options *random) {
-  const ls_attr range[] = {LS_OWN_F(PAD_LOW, 0), LS_OWN_F(PAD_HIGH, 1)};
-  return ls_make_random_like(LS_OP_RANDOM_UNIFORM, LS_DTYPE_F32, x, range, 2,
-                             random);
-}
-
 ls_tensor ls_dropout(ls_tensor x, double rate, bool training,
                      const ls_random_options *random) {
   if (!(rate >= 0 && rate < 1))
@@ -129,7 +120,8 @@ ls_tensor ls_dropout(ls_tensor x, double rate, bool training,
   if (!training || rate == 0 || ls_tensor_is_failed(x)) return x;
   LS_NAME_SCOPE("dropout");
   const ls_tensor dropped =
-      ls_less(draw_like(x, random), ls_scalar(LS_DTYPE_F32, rate));
+      ls_less(ls_random_uniform_like(LS_DTYPE_F32, x, 0, 1, random),
+              ls_scalar(LS_DTYPE_F32, rate));
   const ls_tensor zero = ls_scalar(ls_tensor_dtype(x), 0);
   return ls_select(dropped, zero, ls_mul_scalar(x, 1 / (1 - rate)));
 }

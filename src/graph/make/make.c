@@ -110,12 +110,27 @@ ls_tensor ls_make_unknown_rank(const char *op_name, ls_tensor x) {
                                 ls_tensor_name(x)));
 }
 
-ls_tensor ls_iota(ls_dtype dtype, ls_shape shape, int axis) {
+// Makes an iota of this shape, whose unknown sizes are those of `like` (NULL:
+// none).
+static ls_tensor make_iota(ls_dtype dtype, ls_shape shape,
+                           const ls_tensor *like, int axis) {
   ls_size sizes[LS_MAX_RANK];
-  const ls_attr attrs[] = {LS_OWN_T(DTYPE, dtype),
-                           ls_make_sizes(shape, LS_SIZE_CONSTANT, sizes),
-                           LS_OWN_I(AXIS, axis < 0 ? axis + shape.rank : axis)};
-  return ls_make(LS_OP_IOTA, NULL, 0, attrs, LS_COUNT_OF(attrs));
+  const ls_attr attrs[] = {
+      LS_OWN_T(DTYPE, dtype),
+      ls_make_sizes(shape, like != NULL ? 0 : LS_SIZE_CONSTANT, sizes),
+      LS_OWN_I(AXIS, axis < 0 ? axis + shape.rank : axis)};
+  return ls_make(LS_OP_IOTA, like, like != NULL, attrs, LS_COUNT_OF(attrs));
+}
+
+ls_tensor ls_iota(ls_dtype dtype, ls_shape shape, int axis) {
+  return make_iota(dtype, shape, NULL, axis);
+}
+
+ls_tensor ls_iota_like(ls_dtype dtype, ls_tensor like, int axis) {
+  const ls_shape shape = ls_tensor_shape(like);
+  if (ls_tensor_is_failed(like) || shape.rank == LS_UNKNOWN_RANK)
+    return ls_make_unknown_rank("iota", like);
+  return make_iota(dtype, shape, ls_shape_is_known(shape) ? NULL : &like, axis);
 }
 
 enum { MAX_RANDOM_ATTRS = 9 };
@@ -241,6 +256,21 @@ ls_tensor ls_random_normal(ls_dtype dtype, ls_shape shape, double mean,
                            double deviation, const ls_random_options *options) {
   const ls_attr own[] = {LS_OWN_F(MEAN, mean), LS_OWN_F(DEVIATION, deviation)};
   return ls_make_random(LS_OP_RANDOM_NORMAL, dtype, shape, own, 2, options);
+}
+
+ls_tensor ls_random_uniform_like(ls_dtype dtype, ls_tensor like, double low,
+                                 double high,
+                                 const ls_random_options *options) {
+  const ls_attr own[] = {LS_OWN_F(LOW, low), LS_OWN_F(HIGH, high)};
+  return ls_make_random_like(LS_OP_RANDOM_UNIFORM, dtype, like, own, 2,
+                             options);
+}
+
+ls_tensor ls_random_normal_like(ls_dtype dtype, ls_tensor like, double mean,
+                                double deviation,
+                                const ls_random_options *options) {
+  const ls_attr own[] = {LS_OWN_F(MEAN, mean), LS_OWN_F(DEVIATION, deviation)};
+  return ls_make_random_like(LS_OP_RANDOM_NORMAL, dtype, like, own, 2, options);
 }
 
 // ---- Structure -------------------------------------------------------------
