@@ -58,6 +58,11 @@ LS_API LS_MUST_USE ls_status ls_gradients(const ls_nest *ys, size_t num_ys,
                                           const ls_gradient_options *options,
                                           ls_nest *grads);
 
+// Returns the gradient of the sum of y with respect to x, a tensor: as one call
+// of ls_gradients, but zeros if no path leads to x. For gradients inside a
+// model: ls_gradient(ls_gradient(u, x), x).
+LS_PLACED ls_tensor ls_gradient(ls_tensor y, ls_tensor x);
+
 #ifdef __cplusplus
 }
 #endif

@@ -17,7 +17,7 @@
 typedef struct ls_gradient_walk ls_gradient_walk;
 
 // The arguments and results of a rule.
-typedef struct ls_gradient {
+typedef struct ls_backward {
   ls_op op;  // The forward op, and its node.
   const ls_node *node;
   const ls_tensor *dout;  // Gradients of the results; zeroed: none.
@@ -25,23 +25,23 @@ typedef struct ls_gradient {
   const bool *wanted;  // By operand: true if its gradient is needed.
   size_t num_inputs, num_outputs;
   ls_gradient_walk *walk;
-} ls_gradient;
+} ls_backward;
 
 // Sets `din` for the operands in `wanted`. At least one `dout` is set. Rules
 // need not check op makers for failures, which the walk finds.
-typedef ls_status (*ls_gradient_function)(ls_gradient *gradient);
+typedef ls_status (*ls_gradient_function)(ls_backward *gradient);
 
 // Rules, indexed by op: the column `gradient` of ops.def.
 extern const ls_gradient_function ls_gradient_table[LS_OP_COUNT];
 #define LS_OP(id, name, inputs, traits, shape, gradient, ...)                  \
-  ls_status gradient_##gradient(ls_gradient *g);
+  ls_status gradient_##gradient(ls_backward *g);
 #include "lockstep/ops.def"
 #undef LS_OP
 
 // Returns an operand of the forward op as a value of the graph being built.
 // ls_gradient_output returns a result.
-ls_tensor ls_gradient_input(ls_gradient *gradient, size_t index);
-ls_tensor ls_gradient_output(ls_gradient *gradient, size_t index);
+ls_tensor ls_gradient_input(ls_backward *gradient, size_t index);
+ls_tensor ls_gradient_output(ls_backward *gradient, size_t index);
 
 // Computes gradients over the ops of `graph` with ids from `first_id` up to
 // `end_id` (exclusive; 0: up to the newest). first_id 0: over all ops of

@@ -8,6 +8,7 @@
 #include "grad/walk.h"
 #include "graph/context.h"
 #include "graph/infer/infer.h"
+#include "graph/make/make.h"
 #include "graph/trial.h"
 #include "lockstep/shape_rules.h"
 
@@ -303,6 +304,17 @@ ls_status ls_gradients(const ls_nest *ys, size_t num_ys, const ls_nest *xs,
   for (size_t i = 0; i < num_xs; ++i)
     grads[i] = ls_none();
   return status;
+}
+
+ls_tensor ls_gradient(ls_tensor y, ls_tensor x) {
+  if (ls_tensor_is_failed(y) || ls_tensor_is_failed(x))
+    return ls_identity(ls_tensor_is_failed(y) ? y : x);
+  const ls_nest of = ls_leaf(y), by = ls_leaf(x);
+  const ls_gradient_options options = {.unconnected_zero = true};
+  ls_nest made = ls_none();
+  const ls_status status = ls_gradients(&of, 1, &by, 1, &options, &made);
+  return ls_status_is_ok(status) ? made.as.tensor
+                                 : ls_make_failed("gradient", status);
 }
 
 // ---- Start values ----------------------------------------------------------

@@ -13,19 +13,19 @@ const ls_gradient_function ls_gradient_table[LS_OP_COUNT] = {
 };
 
 // The rule of ops that are not differentiable: sets no gradients.
-ls_status gradient_none(ls_gradient *g) {
+ls_status gradient_none(ls_backward *g) {
   (void)g;
   return ls_ok();
 }
 
-ls_status gradient_refused(ls_gradient *g) {
+ls_status gradient_refused(ls_backward *g) {
   return ls_not_found(
       "op '%s' (%s) has no gradient; wrap its operand in ls_stop_gradient, or "
       "name it in stop_gradients, to stop the gradient",
       ls_op_name(g->op), ls_op_type_name(g->op));
 }
 
-ls_status ls_gradient_needs(const ls_gradient *g, const char *what) {
+ls_status ls_gradient_needs(const ls_backward *g, const char *what) {
   return ls_unimplemented(
       "op '%s' (%s): its gradient needs %s known while building",
       ls_op_name(g->op), ls_op_type_name(g->op), what);
@@ -33,7 +33,7 @@ ls_status ls_gradient_needs(const ls_gradient *g, const char *what) {
 
 // The rule of reads, which has no effect: the walk adds up the gradients of
 // variables at reads.
-ls_status gradient_read(ls_gradient *g) {
+ls_status gradient_read(ls_backward *g) {
   (void)g;
   return ls_ok();
 }
@@ -49,7 +49,7 @@ static bool kept_its_shape(ls_shape x, ls_shape other) {
   return true;
 }
 
-ls_tensor ls_gradient_sum_to(ls_gradient *g, ls_tensor term, size_t index,
+ls_tensor ls_gradient_sum_to(ls_backward *g, ls_tensor term, size_t index,
                              size_t other) {
   const ls_tensor x = ls_op_input(g->op, index);
   const ls_tensor y = ls_op_input(g->op, other);
@@ -72,12 +72,12 @@ ls_tensor ls_gradient_plus(ls_tensor a, ls_tensor b) {
   return ls_add(a, b);
 }
 
-void ls_gradient_give(ls_gradient *g, size_t i, ls_tensor value) {
+void ls_gradient_give(ls_backward *g, size_t i, ls_tensor value) {
   if (g->wanted[i] && value.ref != 0)
     g->din[i] = ls_convert(value, ls_tensor_dtype(ls_op_input(g->op, i)));
 }
 
-ls_tensor ls_gradient_keep_axes(ls_gradient *g, ls_tensor term) {
+ls_tensor ls_gradient_keep_axes(ls_backward *g, ls_tensor term) {
   if (ls_node_int(g->node, LS_ATTR_ID_KEEP_DIMS) != 0) return term;
   const ls_tensor x = ls_gradient_input(g, 0);
   const ls_attr *axes = ls_node_attr(g->node, LS_ATTR_ID_AXES);

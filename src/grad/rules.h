@@ -10,11 +10,11 @@
 
 // Sums `term`, of the result's shape, down to the shape of operand `index`,
 // which was broadcast with operand `other`.
-ls_tensor ls_gradient_sum_to(ls_gradient *g, ls_tensor term, size_t index,
+ls_tensor ls_gradient_sum_to(ls_backward *g, ls_tensor term, size_t index,
                              size_t other);
 // Restores the dimensions of `term`, a reduction of operand 0 along the op's
 // axes, with size 1.
-ls_tensor ls_gradient_keep_axes(ls_gradient *g, ls_tensor term);
+ls_tensor ls_gradient_keep_axes(ls_backward *g, ls_tensor term);
 // Returns the product of dimensions `first` to `end`; if a dimension is not
 // known, -1, for a size that reshape infers.
 int64_t ls_gradient_product(ls_shape shape, int32_t first, int32_t end);
@@ -26,10 +26,10 @@ ls_tensor ls_gradient_with_last(ls_tensor x);
 ls_tensor ls_gradient_plus(ls_tensor a, ls_tensor b);
 // Sets the gradient of operand `i`, if it is wanted, to `value`, if it is set,
 // in the operand's dtype.
-void ls_gradient_give(ls_gradient *g, size_t i, ls_tensor value);
+void ls_gradient_give(ls_backward *g, size_t i, ls_tensor value);
 // Sets the gradient of operand `i` of two from `term`, which has the result's
 // shape.
-static inline void ls_gradient_give_to(ls_gradient *g, size_t i,
+static inline void ls_gradient_give_to(ls_backward *g, size_t i,
                                        ls_tensor term) {
   g->din[i] = ls_gradient_sum_to(g, term, i, 1 - i);
 }
@@ -37,7 +37,7 @@ static inline void ls_gradient_give_to(ls_gradient *g, size_t i,
 ls_tensor ls_gradient_zeros(ls_tensor x);
 // Fails with UNIMPLEMENTED: the gradient needs `what` to be known while
 // building.
-ls_status ls_gradient_needs(const ls_gradient *g, const char *what);
+ls_status ls_gradient_needs(const ls_backward *g, const char *what);
 // Makes a scalar of x's dtype.
 ls_tensor ls_gradient_number(ls_tensor x, double value);
 // Returns the type for sums: f32 for 16-bit floats, because sums may have many
@@ -57,7 +57,7 @@ typedef struct ls_gradient_inner {
   size_t num_goals;
 } ls_gradient_inner;
 
-ls_status ls_gradient_walk_inner(const ls_gradient *g,
+ls_status ls_gradient_walk_inner(const ls_backward *g,
                                  const ls_gradient_inner *inner);
 // Returns parameter `index` of the region.
 static inline ls_tensor ls_gradient_parameter(const ls_forward *forward,

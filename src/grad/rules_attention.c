@@ -6,7 +6,7 @@
 #include "grad/rules.h"
 #include "graph/make/make.h"
 
-static ls_attention_options rules_attention_options_of(const ls_gradient *g) {
+static ls_attention_options rules_attention_options_of(const ls_backward *g) {
   const ls_attr *scale = ls_node_attr(g->node, LS_ATTR_ID_SCALE);
   return (ls_attention_options){
       .num_heads = ls_node_int(g->node, LS_ATTR_ID_NUM_HEADS),
@@ -14,7 +14,7 @@ static ls_attention_options rules_attention_options_of(const ls_gradient *g) {
       .scale = scale == NULL ? 0 : scale->as.f};
 }
 
-ls_status gradient_attention(ls_gradient *g) {
+ls_status gradient_attention(ls_backward *g) {
   ls_tensor in[3] = {{0}};
   for (size_t i = 0; i < g->num_inputs; ++i)
     in[i] = ls_gradient_input(g, i);
@@ -29,7 +29,7 @@ ls_status gradient_attention(ls_gradient *g) {
 // Operands of attention, which is differentiated with plain ops, in f64 for
 // f64, else in f32, on [batch, heads, tokens, depth].
 typedef struct heads {
-  ls_gradient *g;
+  ls_backward *g;
   ls_attention_options options;
   bool packed;
   int64_t width;  // Packed operands: width of each of q, k and v.
@@ -153,7 +153,7 @@ static void differentiate_again(const heads *h, ls_tensor d,
 
 // Joins the gradients of q, k and v to the packed one, with zeros for missing
 // parts.
-static void give_packed(ls_gradient *g, const ls_tensor in[3],
+static void give_packed(ls_backward *g, const ls_tensor in[3],
                         const ls_tensor out[4]) {
   ls_tensor parts[3];
   for (int i = 0; i < 3; ++i) {
@@ -167,7 +167,7 @@ static void give_packed(ls_gradient *g, const ls_tensor in[3],
 
 // Differentiates attention_grad, whose operands are the result's gradient, then
 // the operands of attention.
-ls_status gradient_attention_grad(ls_gradient *g) {
+ls_status gradient_attention_grad(ls_backward *g) {
   heads h = {.g = g,
              .options = rules_attention_options_of(g),
              .packed = g->num_inputs == 2};

@@ -9,47 +9,47 @@
 #include "base/memory/own.h"
 #include "grad/rules.h"
 
-static ls_tensor in(ls_gradient *g, size_t i) {
+static ls_tensor in(ls_backward *g, size_t i) {
   return ls_gradient_input(g, i);
 }
-static ls_tensor out(ls_gradient *g) { return ls_gradient_output(g, 0); }
+static ls_tensor out(ls_backward *g) { return ls_gradient_output(g, 0); }
 
 // ---- One operand -----------------------------------------------------------
-ls_status gradient_identity(ls_gradient *g) {
+ls_status gradient_identity(ls_backward *g) {
   g->din[0] = g->dout[0];
   return ls_ok();
 }
 
-ls_status gradient_neg(ls_gradient *g) {
+ls_status gradient_neg(ls_backward *g) {
   g->din[0] = ls_neg(g->dout[0]);
   return ls_ok();
 }
 
 // The gradient at 0 is 0.
-ls_status gradient_abs(ls_gradient *g) {
+ls_status gradient_abs(ls_backward *g) {
   g->din[0] = ls_mul(g->dout[0], ls_sign(in(g, 0)));
   return ls_ok();
 }
 
-ls_status gradient_exp(ls_gradient *g) {
+ls_status gradient_exp(ls_backward *g) {
   g->din[0] = ls_mul(g->dout[0], out(g));
   return ls_ok();
 }
 
-ls_status gradient_log(ls_gradient *g) {
+ls_status gradient_log(ls_backward *g) {
   g->din[0] = ls_div(g->dout[0], in(g, 0));
   return ls_ok();
 }
 
 // d / (2 y).
-ls_status gradient_sqrt(ls_gradient *g) {
+ls_status gradient_sqrt(ls_backward *g) {
   const ls_tensor y = out(g);
   g->din[0] = ls_div(ls_mul_scalar(g->dout[0], 0.5), y);
   return ls_ok();
 }
 
 // -d y^3 / 2.
-ls_status gradient_rsqrt(ls_gradient *g) {
+ls_status gradient_rsqrt(ls_backward *g) {
   const ls_tensor y = out(g);
   const ls_tensor cube = ls_mul(ls_square(y), y);
   g->din[0] = ls_mul(ls_mul_scalar(g->dout[0], -0.5), cube);
@@ -57,7 +57,7 @@ ls_status gradient_rsqrt(ls_gradient *g) {
 }
 
 // d (1 - y^2).
-ls_status gradient_tanh(ls_gradient *g) {
+ls_status gradient_tanh(ls_backward *g) {
   const ls_tensor y = out(g);
   const ls_tensor one = ls_gradient_number(y, 1);
   g->din[0] = ls_mul(g->dout[0], ls_sub(one, ls_square(y)));
@@ -65,7 +65,7 @@ ls_status gradient_tanh(ls_gradient *g) {
 }
 
 // d y (1 - y).
-ls_status gradient_sigmoid(ls_gradient *g) {
+ls_status gradient_sigmoid(ls_backward *g) {
   const ls_tensor y = out(g);
   const ls_tensor one = ls_gradient_number(y, 1);
   g->din[0] = ls_mul(g->dout[0], ls_mul(y, ls_sub(one, y)));
@@ -73,7 +73,7 @@ ls_status gradient_sigmoid(ls_gradient *g) {
 }
 
 // d e^(-x^2) 2 / sqrt(pi).
-ls_status gradient_erf(ls_gradient *g) {
+ls_status gradient_erf(ls_backward *g) {
   const double factor = 1.1283791670955126;
   const ls_tensor bell = ls_exp(ls_neg(ls_square(in(g, 0))));
   g->din[0] = ls_mul(ls_mul_scalar(g->dout[0], factor), bell);
@@ -81,37 +81,37 @@ ls_status gradient_erf(ls_gradient *g) {
 }
 
 // The gradient at 0 is 0.
-ls_status gradient_relu(ls_gradient *g) {
+ls_status gradient_relu(ls_backward *g) {
   g->din[0] = ls_relu_grad(g->dout[0], out(g));
   return ls_ok();
 }
 
-ls_status gradient_convert(ls_gradient *g) {
+ls_status gradient_convert(ls_backward *g) {
   g->din[0] = ls_convert(g->dout[0], ls_tensor_dtype(ls_op_input(g->op, 0)));
   return ls_ok();
 }
 
 // ---- Two operands ----------------------------------------------------------
-ls_status gradient_add(ls_gradient *g) {
+ls_status gradient_add(ls_backward *g) {
   if (g->wanted[0]) ls_gradient_give_to(g, 0, g->dout[0]);
   if (g->wanted[1]) ls_gradient_give_to(g, 1, g->dout[0]);
   return ls_ok();
 }
 
-ls_status gradient_sub(ls_gradient *g) {
+ls_status gradient_sub(ls_backward *g) {
   if (g->wanted[0]) ls_gradient_give_to(g, 0, g->dout[0]);
   if (g->wanted[1]) ls_gradient_give_to(g, 1, ls_neg(g->dout[0]));
   return ls_ok();
 }
 
-ls_status gradient_mul(ls_gradient *g) {
+ls_status gradient_mul(ls_backward *g) {
   if (g->wanted[0]) ls_gradient_give_to(g, 0, ls_mul(g->dout[0], in(g, 1)));
   if (g->wanted[1]) ls_gradient_give_to(g, 1, ls_mul(g->dout[0], in(g, 0)));
   return ls_ok();
 }
 
 // d / y, and -(d / y) (x / y).
-ls_status gradient_div(ls_gradient *g) {
+ls_status gradient_div(ls_backward *g) {
   const ls_tensor quotient = ls_div(g->dout[0], in(g, 1));
   if (g->wanted[0]) ls_gradient_give_to(g, 0, quotient);
   if (g->wanted[1]) ls_gradient_give_to(g, 1, ls_neg(ls_mul(quotient, out(g))));
@@ -120,7 +120,7 @@ ls_status gradient_div(ls_gradient *g) {
 
 // If the operands are equal, the first one gets the gradient.
 static ls_status
-rules_elementwise_choose(ls_gradient *g,
+rules_elementwise_choose(ls_backward *g,
                          ls_tensor (*first_is_chosen)(ls_tensor, ls_tensor)) {
   const ls_tensor x = in(g, 0), y = in(g, 1);
   const ls_tensor first = first_is_chosen(x, y);
@@ -132,11 +132,11 @@ rules_elementwise_choose(ls_gradient *g,
   return ls_ok();
 }
 
-ls_status gradient_maximum(ls_gradient *g) {
+ls_status gradient_maximum(ls_backward *g) {
   return rules_elementwise_choose(g, ls_greater_equal);
 }
 
-ls_status gradient_minimum(ls_gradient *g) {
+ls_status gradient_minimum(ls_backward *g) {
   return rules_elementwise_choose(g, ls_less_equal);
 }
 
@@ -154,7 +154,7 @@ static ls_tensor has_lower_power(ls_tensor x, ls_tensor y) {
 
 // d y x^(y - 1), which is 0 for y = 0 and any x, an infinite one too: where the
 // power is not finite, 0 times 1 is taken, so that its own gradients are 0.
-static ls_tensor pow_by_base(ls_gradient *g) {
+static ls_tensor pow_by_base(ls_backward *g) {
   const ls_tensor x = in(g, 0), y = in(g, 1);
   const ls_tensor usable = has_lower_power(x, y);
   const ls_tensor base = ls_select(usable, x, ls_gradient_number(x, 1));
@@ -167,7 +167,7 @@ static ls_tensor pow_by_base(ls_gradient *g) {
 // d x^y log(x), and 0 where x is not positive: the logarithm's argument is
 // replaced there, and the product, because the power may be infinite, so that
 // no NaN arises.
-static ls_tensor pow_by_exponent(ls_gradient *g) {
+static ls_tensor pow_by_exponent(ls_backward *g) {
   const ls_tensor x = in(g, 0), y = out(g);
   const ls_tensor zero = ls_gradient_number(x, 0);
   const ls_tensor positive = ls_greater(x, zero);
@@ -176,21 +176,21 @@ static ls_tensor pow_by_exponent(ls_gradient *g) {
   return ls_mul(g->dout[0], ls_select(positive, ls_mul(y, log), zero));
 }
 
-ls_status gradient_pow(ls_gradient *g) {
+ls_status gradient_pow(ls_backward *g) {
   if (g->wanted[0]) ls_gradient_give_to(g, 0, pow_by_base(g));
   if (g->wanted[1]) ls_gradient_give_to(g, 1, pow_by_exponent(g));
   return ls_ok();
 }
 
 // The op is linear in operand 0. Operand 1 only selects, and gets no gradient.
-ls_status gradient_relu_grad(ls_gradient *g) {
+ls_status gradient_relu_grad(ls_backward *g) {
   if (g->wanted[0])
     ls_gradient_give_to(g, 0, ls_relu_grad(g->dout[0], in(g, 1)));
   return ls_ok();
 }
 
 // ---- Other ops -------------------------------------------------------------
-ls_status gradient_select(ls_gradient *g) {
+ls_status gradient_select(ls_backward *g) {
   const ls_tensor condition = in(g, 0);
   const ls_tensor zero = ls_gradient_number(g->dout[0], 0);
   if (g->wanted[1]) {
@@ -204,7 +204,7 @@ ls_status gradient_select(ls_gradient *g) {
   return ls_ok();
 }
 
-ls_status gradient_add_n(ls_gradient *g) {
+ls_status gradient_add_n(ls_backward *g) {
   for (size_t i = 0; i < g->num_inputs; ++i)
     g->din[i] = g->dout[0];
   return ls_ok();
@@ -216,52 +216,52 @@ ls_status gradient_add_n(ls_gradient *g) {
 
 // ---- One operand -----------------------------------------------------------
 // d (y + 1).
-ls_status gradient_expm1(ls_gradient *g) {
+ls_status gradient_expm1(ls_backward *g) {
   g->din[0] = ls_mul(g->dout[0], ls_exp(in(g, 0)));
   return ls_ok();
 }
 
-ls_status gradient_log1p(ls_gradient *g) {
+ls_status gradient_log1p(ls_backward *g) {
   g->din[0] = ls_div(g->dout[0], ls_add_scalar(in(g, 0), 1));
   return ls_ok();
 }
 
-ls_status gradient_cos(ls_gradient *g) {
+ls_status gradient_cos(ls_backward *g) {
   g->din[0] = ls_neg(ls_mul(g->dout[0], ls_sin(in(g, 0))));
   return ls_ok();
 }
 
-ls_status gradient_sin(ls_gradient *g) {
+ls_status gradient_sin(ls_backward *g) {
   g->din[0] = ls_mul(g->dout[0], ls_cos(in(g, 0)));
   return ls_ok();
 }
 
 // d (1 + y^2).
-ls_status gradient_tan(ls_gradient *g) {
+ls_status gradient_tan(ls_backward *g) {
   g->din[0] = ls_mul(g->dout[0], ls_add_scalar(ls_square(out(g)), 1));
   return ls_ok();
 }
 
 // d / (3 y^2).
-ls_status gradient_cbrt(ls_gradient *g) {
+ls_status gradient_cbrt(ls_backward *g) {
   g->din[0] = ls_div(g->dout[0], ls_mul_scalar(ls_square(out(g)), 3));
   return ls_ok();
 }
 
 // -d e^(-x^2) 2 / sqrt(pi).
-ls_status gradient_erfc(ls_gradient *g) {
+ls_status gradient_erfc(ls_backward *g) {
   const double factor = -1.1283791670955126;
   const ls_tensor bell = ls_exp(ls_neg(ls_square(in(g, 0))));
   g->din[0] = ls_mul(ls_mul_scalar(g->dout[0], factor), bell);
   return ls_ok();
 }
 
-ls_status gradient_softplus(ls_gradient *g) {
+ls_status gradient_softplus(ls_backward *g) {
   g->din[0] = ls_mul(g->dout[0], ls_sigmoid(in(g, 0)));
   return ls_ok();
 }
 
-ls_status gradient_gelu(ls_gradient *g) {
+ls_status gradient_gelu(ls_backward *g) {
   g->din[0] = ls_gelu_grad(g->dout[0], in(g, 0));
   return ls_ok();
 }
@@ -286,7 +286,7 @@ static ls_tensor gelu_curvature(ls_tensor x) {
   return ls_mul(q, ls_add(twice, ls_mul(x, inner)));
 }
 
-ls_status gradient_gelu_grad(ls_gradient *g) {
+ls_status gradient_gelu_grad(ls_backward *g) {
   if (g->wanted[0])
     ls_gradient_give_to(g, 0, ls_gelu_grad(g->dout[0], in(g, 1)));
   if (g->wanted[1]) {
@@ -297,7 +297,7 @@ ls_status gradient_gelu_grad(ls_gradient *g) {
 }
 
 // With r = d / (x^2 + y^2) for the point (y, x): x r and -y r.
-ls_status gradient_atan2(ls_gradient *g) {
+ls_status gradient_atan2(ls_backward *g) {
   const ls_tensor y = in(g, 0), x = in(g, 1);
   const ls_tensor squares = ls_square(y);
   const ls_tensor r = ls_div(g->dout[0], ls_add(squares, ls_square(x)));
@@ -307,7 +307,7 @@ ls_status gradient_atan2(ls_gradient *g) {
 }
 
 // d, and -d times the quotient rounded towards zero: (x - remainder) / y.
-ls_status gradient_remainder(ls_gradient *g) {
+ls_status gradient_remainder(ls_backward *g) {
   if (g->wanted[0]) ls_gradient_give_to(g, 0, g->dout[0]);
   if (g->wanted[1]) {
     const ls_tensor x = in(g, 0), y = in(g, 1);
@@ -328,7 +328,7 @@ static ls_tensor product_of_others(ls_tensor x, int axis) {
 
 // Handles one axis after another: computes the products, then their gradients
 // in reverse order.
-ls_status gradient_reduce_product(ls_gradient *g) {
+ls_status gradient_reduce_product(ls_backward *g) {
   const ls_attr *axes = ls_node_attr(g->node, LS_ATTR_ID_AXES);
   const size_t count = axes->as.ints.count;
   ls_tensor products[LS_MAX_RANK + 1];
@@ -349,7 +349,7 @@ ls_status gradient_reduce_product(ls_gradient *g) {
 
 // ---- Barriers --------------------------------------------------------------
 // The gradients pass through a barrier of their own.
-ls_status gradient_barrier(ls_gradient *g) {
+ls_status gradient_barrier(ls_backward *g) {
   LS_ARENA_ARRAY_OR_RETURN(g->walk->context->arena, ls_nest, leaves,
                            g->num_outputs);
   for (size_t i = 0; i < g->num_outputs; ++i)

@@ -10,7 +10,7 @@
 #include "lockstep/shape_rules.h"
 
 // ---- Inner walk ------------------------------------------------------------
-ls_status ls_gradient_walk_inner(const ls_gradient *g,
+ls_status ls_gradient_walk_inner(const ls_backward *g,
                                  const ls_gradient_inner *inner) {
   ls_graph *graph = inner->forward->graph;
   const ls_gradient_span span = {graph, 0, graph->num_nodes, 0};
@@ -29,7 +29,7 @@ ls_status ls_gradient_walk_inner(const ls_gradient *g,
 
 // Walks a region from its results, whose gradients are the gradients of the
 // op's results.
-static ls_status walk_from_results(ls_gradient *g, ls_gradient_inner *inner) {
+static ls_status walk_from_results(ls_backward *g, ls_gradient_inner *inner) {
   const ls_graph *graph = inner->forward->graph;
   LS_ARENA_SET_OR_RETURN(g->walk->context->arena, ls_gradient_seed,
                          inner->seeds, g->num_outputs);
@@ -43,7 +43,7 @@ static ls_status walk_from_results(ls_gradient *g, ls_gradient_inner *inner) {
 // ---- Calls -----------------------------------------------------------------
 // Differentiates through the body of a call, and makes the gradient ops in the
 // call's graph.
-ls_status gradient_call(ls_gradient *g) {
+ls_status gradient_call(ls_backward *g) {
   ls_gradient_inner body = {
       .forward = ls_forward_region(g->walk->forward, g->op, 0, NULL)};
   ls_gradient_goal *variables = NULL;
@@ -79,12 +79,12 @@ typedef struct branch_result {
 } branch_result;
 
 typedef struct branches {
-  ls_gradient *g;
+  ls_backward *g;
   branch_result *results;
   size_t num_results;
 } branches;
 
-static ls_status rules_flow_list_results(ls_gradient *g, branches *all) {
+static ls_status rules_flow_list_results(ls_backward *g, branches *all) {
   ls_gradient_goal *variables = NULL;
   size_t *sources = NULL, num_variables = 0;
   LS_RETURN_IF_ERROR(ls_gradient_walk_variables(g->walk, g->node, &variables,
@@ -120,7 +120,7 @@ static ls_tensor zeros_of(const branches *all, const branch_result *result) {
 // Builds the gradients of branch `region`, in the current graph.
 static ls_status build_branch(const branches *all, size_t region,
                               ls_nest *out_results) {
-  ls_gradient *g = all->g;
+  ls_backward *g = all->g;
   ls_arena *arena = g->walk->context->arena;
   ls_gradient_inner branch = {
       .forward = ls_forward_region(g->walk->forward, g->op, region,
@@ -172,7 +172,7 @@ static ls_nest trace_else(ls_nest none, void *user) {
 
 // Makes a cond on the same predicate, whose branches compute the gradients and
 // again the forward values.
-ls_status gradient_cond(ls_gradient *g) {
+ls_status gradient_cond(ls_backward *g) {
   branches all = {0};
   LS_RETURN_IF_ERROR(rules_flow_list_results(g, &all));
   if (all.num_results == 0) return ls_ok();
@@ -195,7 +195,7 @@ ls_status gradient_cond(ls_gradient *g) {
 
 // State of replacing the numbers of a structure by values.
 typedef struct filling {
-  ls_gradient *g;
+  ls_backward *g;
   size_t next;
 } filling;
 
@@ -221,14 +221,14 @@ static ls_nest next_gradient(ls_nest leaf, void *user) {
   return ls_leaf(ls_broadcast_like(ls_gradient_number(like, 0), like));
 }
 
-static ls_nest rules_custom_fill(ls_gradient *g, ls_nest structure,
+static ls_nest rules_custom_fill(ls_backward *g, ls_nest structure,
                                  ls_leaf_function next) {
   filling f = {.g = g};
   return ls_nest_map(structure, next, &f);
 }
 
 // Takes the returned gradients, in the order of the inputs.
-static ls_status rules_custom_take(ls_gradient *g,
+static ls_status rules_custom_take(ls_backward *g,
                                    const ls_custom_gradient_object *object,
                                    ls_nest made) {
   LS_RETURN_IF_ERROR(ls_nest_status(made));
@@ -252,7 +252,7 @@ static ls_status rules_custom_take(ls_gradient *g,
   return ls_ok();
 }
 
-ls_status gradient_custom_gradient(ls_gradient *g) {
+ls_status gradient_custom_gradient(ls_backward *g) {
   const ls_attr *attr = ls_node_attr(g->node, LS_ATTR_ID_GRADIENT);
   if (attr->as.object == NULL ||
       attr->as.object->type != &ls_custom_gradient_type)

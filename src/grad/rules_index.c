@@ -18,7 +18,7 @@ static ls_shape shape_of_ints(const ls_node *node, ls_attr_id id) {
 }
 
 // ---- Slices ----------------------------------------------------------------
-ls_status gradient_slice(ls_gradient *g) {
+ls_status gradient_slice(ls_backward *g) {
   const ls_attr attrs[] = {*ls_node_attr(g->node, LS_ATTR_ID_STARTS),
                            *ls_node_attr(g->node, LS_ATTR_ID_LIMITS),
                            *ls_node_attr(g->node, LS_ATTR_ID_STRIDES)};
@@ -28,7 +28,7 @@ ls_status gradient_slice(ls_gradient *g) {
 }
 
 // Operand 1 is used for its dimensions only.
-ls_status gradient_slice_grad(ls_gradient *g) {
+ls_status gradient_slice_grad(ls_backward *g) {
   g->din[0] = ls_slice(g->dout[0], shape_of_ints(g->node, LS_ATTR_ID_STARTS),
                        shape_of_ints(g->node, LS_ATTR_ID_LIMITS),
                        shape_of_ints(g->node, LS_ATTR_ID_STRIDES));
@@ -36,13 +36,13 @@ ls_status gradient_slice_grad(ls_gradient *g) {
 }
 
 // Lists the starts of a dynamic slice, operands from `first` on.
-static void read_starts(ls_gradient *g, size_t first, size_t count,
+static void read_starts(ls_backward *g, size_t first, size_t count,
                         ls_tensor starts[LS_MAX_RANK]) {
   for (size_t i = 0; i < count; ++i)
     starts[i] = ls_gradient_input(g, first + i);
 }
 
-ls_status gradient_dynamic_slice(ls_gradient *g) {
+ls_status gradient_dynamic_slice(ls_backward *g) {
   ls_tensor starts[LS_MAX_RANK];
   read_starts(g, 1, ls_node_attr(g->node, LS_ATTR_ID_SIZES)->as.sizes.count,
               starts);
@@ -51,7 +51,7 @@ ls_status gradient_dynamic_slice(ls_gradient *g) {
   return ls_ok();
 }
 
-ls_status gradient_dynamic_update_slice(ls_gradient *g) {
+ls_status gradient_dynamic_update_slice(ls_backward *g) {
   ls_tensor starts[LS_MAX_RANK];
   read_starts(g, 2, g->num_inputs - 2, starts);
   const ls_tensor update = ls_gradient_input(g, 1);
@@ -66,7 +66,7 @@ ls_status gradient_dynamic_update_slice(ls_gradient *g) {
 // ---- Pad, concatenate, reverse ---------------------------------------------
 // Undoes a pad: cuts the padding off, puts zeros where elements were cut off,
 // and drops interior padding.
-static ls_tensor unpadded(const ls_gradient *g) {
+static ls_tensor unpadded(const ls_backward *g) {
   const ls_tensor d = g->dout[0];
   ls_shape low = shape_of_ints(g->node, LS_ATTR_ID_PAD_LOW);
   ls_shape high = shape_of_ints(g->node, LS_ATTR_ID_PAD_HIGH);
@@ -85,7 +85,7 @@ static ls_tensor unpadded(const ls_gradient *g) {
   return has_gaps ? ls_slice(inside, starts, limits, strides) : inside;
 }
 
-ls_status gradient_pad(ls_gradient *g) {
+ls_status gradient_pad(ls_backward *g) {
   if (g->wanted[0]) g->din[0] = unpadded(g);
   if (!g->wanted[1]) return ls_ok();
   const ls_tensor no = ls_scalar(LS_DTYPE_BOOL, 0);
@@ -102,7 +102,7 @@ ls_status gradient_pad(ls_gradient *g) {
 }
 
 // Returns true if the operands' sizes along the axis are known.
-static bool sizes_known(const ls_gradient *g, int axis) {
+static bool sizes_known(const ls_backward *g, int axis) {
   for (size_t i = 0; i < g->num_inputs; ++i) {
     const ls_shape shape = ls_tensor_shape(ls_op_input(g->op, i));
     if (shape.rank < 0 || shape.dim[axis] < 0) return false;
@@ -110,7 +110,7 @@ static bool sizes_known(const ls_gradient *g, int axis) {
   return true;
 }
 
-ls_status gradient_concatenate(ls_gradient *g) {
+ls_status gradient_concatenate(ls_backward *g) {
   const int axis = (int)ls_node_int(g->node, LS_ATTR_ID_AXIS);
   if (sizes_known(g, axis)) {
     int64_t start = 0;
@@ -136,7 +136,7 @@ ls_status gradient_concatenate(ls_gradient *g) {
 }
 
 // Operands after the first are used for their dimensions only.
-ls_status gradient_split_like(ls_gradient *g) {
+ls_status gradient_split_like(ls_backward *g) {
   const ls_graph *graph = ls_graph_current();
   LS_OWN(ls_arena, memory) = {.allocator = graph->allocator};
   ls_tensor *pieces = ls_arena_new_array(&memory, ls_tensor, g->num_outputs);
@@ -149,7 +149,7 @@ ls_status gradient_split_like(ls_gradient *g) {
   return pieces == NULL ? ls_out_of_memory() : ls_ok();
 }
 
-ls_status gradient_reverse(ls_gradient *g) {
+ls_status gradient_reverse(ls_backward *g) {
   const ls_shape axes = shape_of_ints(g->node, LS_ATTR_ID_AXES);
   int items[LS_MAX_RANK];
   for (int32_t i = 0; i < axes.rank; ++i)
@@ -177,7 +177,7 @@ static ls_tensor in_range(ls_tensor indices, ls_tensor size) {
 }
 
 // Clamps the indices, as the lookup did.
-static ls_tensor clamped_indices(ls_gradient *g, int axis) {
+static ls_tensor clamped_indices(ls_backward *g, int axis) {
   ls_tensor size = ls_dim_size(ls_gradient_input(g, 0), axis);
   const ls_tensor indices = widened_indices(ls_gradient_input(g, 1), &size);
   const ls_dtype dtype = ls_tensor_dtype(indices);
@@ -185,7 +185,7 @@ static ls_tensor clamped_indices(ls_gradient *g, int axis) {
                   ls_sub(size, ls_scalar(dtype, 1)));
 }
 
-static ls_tensor indices_in_range(ls_gradient *g, int axis) {
+static ls_tensor indices_in_range(ls_backward *g, int axis) {
   const ls_tensor size = ls_dim_size(ls_gradient_input(g, 0), axis);
   return in_range(ls_gradient_input(g, 1), size);
 }
@@ -212,7 +212,7 @@ static ls_tensor as_rows(ls_tensor values, ls_shape indices, ls_tensor x) {
 }
 
 // Makes the gradient of a table as slices: the rows that were looked up.
-static ls_tensor looked_up_gradient(ls_gradient *g) {
+static ls_tensor looked_up_gradient(ls_backward *g) {
   const ls_tensor x = ls_gradient_input(g, 0);
   const ls_shape shape = ls_tensor_shape(ls_op_input(g->op, 1));
   ls_tensor indices = clamped_indices(g, 0), values = g->dout[0];
@@ -225,7 +225,7 @@ static ls_tensor looked_up_gradient(ls_gradient *g) {
 
 // Makes the gradient of a lookup along an axis other than 0: dense, with zeros
 // for elements that were not looked up.
-static ls_tensor gathered_gradient(ls_gradient *g, int axis) {
+static ls_tensor gathered_gradient(ls_backward *g, int axis) {
   const ls_tensor x = ls_gradient_input(g, 0), d = g->dout[0];
   const ls_dtype wide = ls_sum_dtype(d);
   const ls_tensor zeros = ls_broadcast_like(ls_scalar(wide, 0), x);
@@ -235,7 +235,7 @@ static ls_tensor gathered_gradient(ls_gradient *g, int axis) {
   return ls_convert(sums, ls_tensor_dtype(d));
 }
 
-ls_status gradient_gather(ls_gradient *g) {
+ls_status gradient_gather(ls_backward *g) {
   const int axis = (int)ls_node_int(g->node, LS_ATTR_ID_AXIS);
   const bool rows =
       axis == 0 && ls_tensor_shape(ls_op_input(g->op, 0)).rank > 0;
@@ -243,7 +243,7 @@ ls_status gradient_gather(ls_gradient *g) {
   return ls_ok();
 }
 
-ls_status gradient_indexed_slices(ls_gradient *g) {
+ls_status gradient_indexed_slices(ls_backward *g) {
   const ls_tensor indices = ls_gradient_input(g, 0), d = g->dout[0];
   const int32_t rank = ls_tensor_shape(ls_op_output(g->op, 0)).rank;
   const ls_tensor take =
@@ -265,7 +265,7 @@ static ls_tensor repeated(ls_tensor value, ls_tensor like, int axis) {
 // Finds the updates that no later update with the same index overwrites: each
 // update writes its number to its slice, and then compares the number found
 // there with its own.
-static ls_tensor last_updates(ls_gradient *g, int axis) {
+static ls_tensor last_updates(ls_backward *g, int axis) {
   const ls_tensor indices = ls_gradient_input(g, 1);
   const ls_tensor flat = ls_reshape(indices, LS_SHAPE(-1));
   const ls_tensor one = ls_scalar(LS_DTYPE_I64, 1);
@@ -280,14 +280,14 @@ static ls_tensor last_updates(ls_gradient *g, int axis) {
 }
 
 // Returns x op update; `take` is true for the updates that count.
-static ls_tensor update_gradient(ls_gradient *g, ls_tensor take, int axis) {
+static ls_tensor update_gradient(ls_backward *g, ls_tensor take, int axis) {
   const ls_tensor indices = ls_gradient_input(g, 1), d = g->dout[0];
   const int32_t inner = ls_tensor_shape(ls_op_input(g->op, 0)).rank - 1 - axis;
   return ls_select(as_updates(take, inner), ls_gather(d, indices, axis),
                    ls_gradient_number(d, 0));
 }
 
-ls_status gradient_scatter(ls_gradient *g) {
+ls_status gradient_scatter(ls_backward *g) {
   const char *combine = ls_node_attr(g->node, LS_ATTR_ID_COMBINE)->as.string;
   const int axis = (int)ls_node_int(g->node, LS_ATTR_ID_AXIS);
   const bool updates = strcmp(combine, "update") == 0;
@@ -315,7 +315,7 @@ ls_status gradient_scatter(ls_gradient *g) {
 }
 
 // ---- Along an axis ---------------------------------------------------------
-ls_status gradient_take_along(ls_gradient *g) {
+ls_status gradient_take_along(ls_backward *g) {
   const int axis = (int)ls_node_int(g->node, LS_ATTR_ID_AXIS);
   const ls_tensor x = ls_gradient_input(g, 0), d = g->dout[0];
   const ls_dtype wide = ls_sum_dtype(d);
@@ -326,7 +326,7 @@ ls_status gradient_take_along(ls_gradient *g) {
   return ls_ok();
 }
 
-ls_status gradient_add_along(ls_gradient *g) {
+ls_status gradient_add_along(ls_backward *g) {
   const int axis = (int)ls_node_int(g->node, LS_ATTR_ID_AXIS);
   const ls_tensor d = g->dout[0];
   if (g->wanted[0]) g->din[0] = d;

@@ -27,7 +27,7 @@ typedef struct loop_sum {
 } loop_sum;
 
 typedef struct loop {
-  ls_gradient *g;
+  ls_backward *g;
   ls_graph *body, *draft;
   ls_forward *forward;
   size_t num_carried, num_saved;
@@ -167,7 +167,7 @@ static void find_turning(const loop *l) {
   l->turning[l->num_carried / 64] &= ~(UINT64_C(1) << l->num_carried % 64);
 }
 
-static ls_status look_around(loop *l, ls_gradient *g) {
+static ls_status look_around(loop *l, ls_backward *g) {
   ls_arena *arena = g->walk->context->arena;
   l->g = g;
   l->body = ls_graph_resolve(g->node->regions[1]);
@@ -260,7 +260,7 @@ static ls_status list_seeds(loop *l) {
 }
 
 static ls_status list_goals(loop *l) {
-  const ls_gradient *g = l->g;
+  const ls_backward *g = l->g;
   ls_arena *arena = g->walk->context->arena;
   ls_gradient_goal *variables = NULL;
   LS_RETURN_IF_ERROR(ls_gradient_walk_variables(
@@ -425,7 +425,7 @@ static ls_status list_initial(const loop *l, ls_nest *leaves) {
 // Passes the final gradients of loop values, and the sums, to the operands and
 // variables.
 static ls_status rules_loop_take_results(const loop *l, ls_nest made) {
-  ls_gradient *g = l->g;
+  ls_backward *g = l->g;
   size_t next = 1;
   for (size_t i = 0; i < l->num_carried; ++i) {
     if (!rules_loop_has(l->turning, i)) continue;
@@ -457,7 +457,7 @@ static ls_status run_back(loop *l) {
   return rules_loop_take_results(l, made);
 }
 
-ls_status gradient_while(ls_gradient *g) {
+ls_status gradient_while(ls_backward *g) {
   LS_OWN(loop, l) = {0};
   LS_RETURN_IF_ERROR(look_around(&l, g));
   bool followed = !is_empty(&l, l.turning);

@@ -12,7 +12,7 @@
 #include "graph/make/make.h"
 
 typedef struct merge_gradient {
-  ls_gradient *g;
+  ls_backward *g;
   ls_arena *arena;
   size_t replicas, args, gathered;  // Numbers of the forward op.
   ls_graph *body;                   // Body of the forward op.
@@ -90,7 +90,7 @@ static ls_status add_parameter(const merge_gradient *m, ls_type type,
 }
 
 static ls_status rules_merge_add_parameters(merge_gradient *m) {
-  const ls_gradient *g = m->g;
+  const ls_backward *g = m->g;
   const ls_graph *body = m->body;
   LS_ARENA_SET_OR_RETURN(m->arena, ls_tensor, m->values, body->num_parameters);
   LS_ARENA_SET_OR_RETURN(m->arena, ls_tensor, m->results, body->num_results);
@@ -126,7 +126,7 @@ static size_t goal_at(const merge_gradient *m, size_t place) {
 }
 
 static ls_status make_question(const merge_gradient *m, question *q) {
-  const ls_gradient *g = m->g;
+  const ls_backward *g = m->g;
   const size_t ys = g->num_outputs * m->replicas;
   const size_t xs = m->body->num_parameters + m->body->num_nodes;
   LS_ARENA_ARRAY_OR_RETURN(m->arena, ls_nest, all, 2 * ys + 3 * xs);
@@ -233,7 +233,7 @@ static ls_status build_body(merge_gradient *m) {
 
 // ---- The op ----------------------------------------------------------------
 static ls_status rules_merge_add_op(const merge_gradient *m, ls_op *out_op) {
-  ls_gradient *g = m->g;
+  ls_backward *g = m->g;
   const size_t most = m->args + g->num_outputs + m->made->num_captures;
   LS_ARENA_ARRAY_OR_RETURN(m->arena, ls_tensor, inputs, most);
   size_t count = 0;
@@ -267,7 +267,7 @@ static ls_tensor of_first_replica(ls_tensor gradient) {
 }
 
 static ls_status differentiate_merge(merge_gradient *m) {
-  ls_gradient *g = m->g;
+  ls_backward *g = m->g;
   ls_op op = {0};
   LS_RETURN_IF_ERROR(build_body(m));
   if (m->num_refs == 0) return ls_ok();
@@ -285,7 +285,7 @@ static ls_status differentiate_merge(merge_gradient *m) {
   return ls_ok();
 }
 
-ls_status gradient_merge_call(ls_gradient *g) {
+ls_status gradient_merge_call(ls_backward *g) {
   ls_graph *graph = ls_graph_resolve(ls_graph_current());
   if (graph != ls_graph_resolve(g->op.graph))
     return ls_failed_precondition(
@@ -323,7 +323,7 @@ typedef struct own_groups {
   int32_t *members;
 } own_groups;
 
-static const ls_replica_groups *groups_of(const ls_gradient *g,
+static const ls_replica_groups *groups_of(const ls_backward *g,
                                           own_groups *out) {
   const ls_attr *attr = ls_node_attr(g->node, LS_ATTR_ID_GROUPS);
   *out = (own_groups){0};
@@ -344,7 +344,7 @@ static void drop_groups(own_groups *groups) {
 }
 
 // ---- Recorded results of collectives ---------------------------------------
-static ls_status met_again(ls_gradient *g) {
+static ls_status met_again(ls_backward *g) {
   const ls_replica_hooks *hooks = ls_context_current()->hooks;
   const char *op = ls_node_attr(g->node, LS_ATTR_ID_OP)->as.string;
   if (hooks == NULL || strcmp(op, ls_op_table[LS_OP_MERGE_CALL].name) != 0)
@@ -364,7 +364,7 @@ static ls_status met_again(ls_gradient *g) {
 // In a replica, applies the rule of the recorded collective, so that replicas
 // exchange gradients. Outside of replicas, passes the gradient to the recorded
 // results.
-ls_status gradient_meeting(ls_gradient *g) {
+ls_status gradient_meeting(ls_backward *g) {
   if (g->walk->context->in_replica) {
     const uint16_t op = ls_node_met_as(g->node);
     return op != LS_OP_NONE ? ls_gradient_table[op](g) : met_again(g);
@@ -377,7 +377,7 @@ ls_status gradient_meeting(ls_gradient *g) {
 
 // ---- Collectives -----------------------------------------------------------
 // Finds out if a collective computes the mean; refuses other than sum and mean.
-static ls_status read_mean(const ls_gradient *g, const char *name,
+static ls_status read_mean(const ls_backward *g, const char *name,
                            bool *out_is_mean) {
   const char *reduce = ls_node_attr(g->node, LS_ATTR_ID_REDUCE)->as.string;
   *out_is_mean = strcmp(reduce, "mean") == 0;
@@ -390,7 +390,7 @@ static ls_status read_mean(const ls_gradient *g, const char *name,
 
 // A replica's value contributes to the sum on every replica, so its gradient is
 // the sum of all replicas' gradients.
-ls_status gradient_all_reduce(ls_gradient *g) {
+ls_status gradient_all_reduce(ls_backward *g) {
   bool is_mean = false;
   LS_RETURN_IF_ERROR(read_mean(g, "all_reduce", &is_mean));
   const ls_reduce_op op = is_mean ? LS_REDUCE_MEAN : LS_REDUCE_SUM;
@@ -404,7 +404,7 @@ ls_status gradient_all_reduce(ls_gradient *g) {
 }
 
 // The gradient has the layout of the value.
-ls_status gradient_sharding(ls_gradient *g) {
+ls_status gradient_sharding(ls_backward *g) {
   static const ls_attr_id own[] = {LS_ATTR_ID_SHARDING, LS_ATTR_ID_TILE,
                                    LS_ATTR_ID_TILE_DEVICES};
   const char *mark = ls_node_mark(g->node, LS_MARK_SHARDING);
@@ -422,7 +422,7 @@ ls_status gradient_sharding(ls_gradient *g) {
 }
 
 // The gradient is the same op, applied to the result's gradient.
-ls_status gradient_cross_replica_sum(ls_gradient *g) {
+ls_status gradient_cross_replica_sum(ls_backward *g) {
   static const ls_attr_id own[] = {LS_ATTR_ID_REDUCE, LS_ATTR_ID_REPLICAS,
                                    LS_ATTR_ID_GROUPS, LS_ATTR_ID_GROUP_SIZE};
   ls_attr attrs[LS_COUNT_OF(own)];
@@ -437,7 +437,7 @@ ls_status gradient_cross_replica_sum(ls_gradient *g) {
 
 // Each replica's rows are in the result of every replica: adds up the
 // gradients, of which each replica takes its own rows.
-ls_status gradient_all_gather(ls_gradient *g) {
+ls_status gradient_all_gather(ls_backward *g) {
   own_groups own;
   const int axis = (int)ls_node_int(g->node, LS_ATTR_ID_AXIS);
   const ls_replica_groups *groups = groups_of(g, &own);
@@ -452,7 +452,7 @@ ls_status gradient_all_gather(ls_gradient *g) {
 
 // All replicas contribute to each part of the sum, so that each replica gathers
 // the gradients of all parts.
-ls_status gradient_reduce_scatter(ls_gradient *g) {
+ls_status gradient_reduce_scatter(ls_backward *g) {
   bool is_mean = false;
   LS_RETURN_IF_ERROR(read_mean(g, "reduce_scatter", &is_mean));
   own_groups own;
@@ -469,7 +469,7 @@ ls_status gradient_reduce_scatter(ls_gradient *g) {
 }
 
 // Sends the gradients back the opposite way.
-ls_status gradient_all_to_all(ls_gradient *g) {
+ls_status gradient_all_to_all(ls_backward *g) {
   own_groups own;
   g->din[0] = ls_all_to_all(
       g->dout[0], (int)ls_node_int(g->node, LS_ATTR_ID_CONCAT_AXIS),
@@ -478,7 +478,7 @@ ls_status gradient_all_to_all(ls_gradient *g) {
   return ls_ok();
 }
 
-ls_status gradient_permute(ls_gradient *g) {
+ls_status gradient_permute(ls_backward *g) {
   const ls_attr *sources = ls_node_attr(g->node, LS_ATTR_ID_SOURCES);
   const size_t replicas = sources->as.ints.count;
   ls_allocator *allocator = ls_current_allocator();
@@ -497,7 +497,7 @@ ls_status gradient_permute(ls_gradient *g) {
 }
 
 // Sums the gradients on the replica that was the source.
-ls_status gradient_replica_broadcast(ls_gradient *g) {
+ls_status gradient_replica_broadcast(ls_backward *g) {
   const ls_tensor root =
       ls_scalar_i64(LS_DTYPE_I32, ls_node_int(g->node, LS_ATTR_ID_ROOT));
   const ls_tensor sum = ls_all_reduce(LS_REDUCE_SUM, g->dout[0]);

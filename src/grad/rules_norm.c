@@ -61,36 +61,36 @@ static ls_tensor sum_by_channel(ls_tensor x) {
   return ls_reduce_sum(x, (ls_axes){.items = axes, .count = count});
 }
 
-static double epsilon_of(const ls_gradient *g) {
+static double epsilon_of(const ls_backward *g) {
   return ls_node_attr(g->node, LS_ATTR_ID_EPSILON)->as.f;
 }
 
-static ls_activation activation_of(const ls_gradient *g) {
+static ls_activation activation_of(const ls_backward *g) {
   return ls_node_attr(g->node, LS_ATTR_ID_ACTIVATION) == NULL
              ? LS_ACTIVATION_NONE
              : LS_ACTIVATION_RELU;
 }
 
-static ls_status need_rank(const ls_gradient *g, size_t x) {
+static ls_status need_rank(const ls_backward *g, size_t x) {
   if (ls_tensor_shape(ls_op_input(g->op, x)).rank >= 0) return ls_ok();
   return ls_gradient_needs(g, "a rank");
 }
 
 // Sets the gradients of the first `count` operands to the results of an op.
-static void rules_norm_take_results(ls_gradient *g, ls_op op, unsigned count) {
+static void rules_norm_take_results(ls_backward *g, ls_op op, unsigned count) {
   for (unsigned i = 0; i < count; ++i)
     if (g->wanted[i]) g->din[i] = ls_op_output(op, i);
 }
 
 // ---- Gradients -------------------------------------------------------------
-ls_status gradient_layer_norm(ls_gradient *g) {
+ls_status gradient_layer_norm(ls_backward *g) {
   const ls_tensor x = ls_gradient_input(g, 0), scale = ls_gradient_input(g, 1);
   rules_norm_take_results(
       g, ls_layer_norm_grad(g->dout[0], x, scale, epsilon_of(g)), 3);
   return ls_ok();
 }
 
-ls_status gradient_rms_norm(ls_gradient *g) {
+ls_status gradient_rms_norm(ls_backward *g) {
   const ls_tensor x = ls_gradient_input(g, 0), scale = ls_gradient_input(g, 1);
   rules_norm_take_results(
       g, ls_rms_norm_grad(g->dout[0], x, scale, epsilon_of(g)), 2);
@@ -99,7 +99,7 @@ ls_status gradient_rms_norm(ls_gradient *g) {
 
 // Computes what the gradients of the mean and the variance add to the gradient
 // of x.
-static ls_tensor gradient_of_moments(ls_gradient *g, ls_tensor dx) {
+static ls_tensor gradient_of_moments(ls_backward *g, ls_tensor dx) {
   const ls_tensor x = ls_gradient_input(g, 0);
   const grouping axes = group_axes(x, true);
   const ls_tensor wide = ls_convert(x, axes.wide);
@@ -114,7 +114,7 @@ static ls_tensor gradient_of_moments(ls_gradient *g, ls_tensor dx) {
   return ls_gradient_plus(dx, ls_convert(mean, ls_tensor_dtype(x)));
 }
 
-ls_status gradient_batch_norm(ls_gradient *g) {
+ls_status gradient_batch_norm(ls_backward *g) {
   LS_RETURN_IF_ERROR(need_rank(g, 0));
   if (g->dout[0].ref != 0) {
     const ls_tensor x = ls_gradient_input(g, 0);
@@ -134,7 +134,7 @@ ls_status gradient_batch_norm(ls_gradient *g) {
 }
 
 // The result is y = (x - mean) i scale + offset, and all of these are operands.
-ls_status gradient_batch_norm_inference(ls_gradient *g) {
+ls_status gradient_batch_norm_inference(ls_backward *g) {
   LS_RETURN_IF_ERROR(need_rank(g, 0));
   const ls_tensor x = ls_gradient_input(g, 0), scale = ls_gradient_input(g, 1);
   const ls_tensor mean = ls_gradient_input(g, 3);
@@ -166,7 +166,7 @@ ls_status gradient_batch_norm_inference(ls_gradient *g) {
 
 // ---- Gradients of gradients ------------------------------------------------
 typedef struct second {
-  ls_gradient *g;
+  ls_backward *g;
   grouping axes;
   bool by_channel, centred;
   ls_tensor x, ones;         // x in the wide type.
@@ -194,7 +194,7 @@ static ls_tensor rules_norm_project(const second *s, ls_tensor value) {
 static void differentiate_again(second *s, ls_tensor d, ls_tensor scale,
                                 ls_tensor *out_d, ls_tensor *out_scale,
                                 ls_tensor *out_x) {
-  const ls_gradient *g = s->g;
+  const ls_backward *g = s->g;
   const ls_tensor b = g->dout[1];
   const ls_tensor c = g->num_outputs > 2 ? g->dout[2] : ls_failed_tensor();
   ls_tensor rest = s->x;
@@ -232,7 +232,7 @@ static ls_tensor ones_like(ls_tensor x) {
 }
 
 // The operands of layer_norm_grad and rms_norm_grad are dy, x and scale.
-ls_status gradient_layer_norm_grad(ls_gradient *g) {
+ls_status gradient_layer_norm_grad(ls_backward *g) {
   LS_RETURN_IF_ERROR(need_rank(g, 1));
   const ls_tensor dy = ls_gradient_input(g, 0), x = ls_gradient_input(g, 1);
   const ls_tensor scale = ls_gradient_input(g, 2);
@@ -253,7 +253,7 @@ ls_status gradient_layer_norm_grad(ls_gradient *g) {
 // The operands are dy, x, scale, offset, mean and variance. Mean and variance
 // are functions of x, so that their gradients are part of x's; the offset only
 // selects.
-ls_status gradient_batch_norm_grad(ls_gradient *g) {
+ls_status gradient_batch_norm_grad(ls_backward *g) {
   LS_RETURN_IF_ERROR(need_rank(g, 1));
   const ls_tensor dy = ls_gradient_input(g, 0), x = ls_gradient_input(g, 1);
   const ls_tensor scale = ls_gradient_input(g, 2);

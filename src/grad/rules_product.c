@@ -19,7 +19,7 @@ static ls_tensor shared_matrix(ls_tensor a, ls_tensor d, bool transposed) {
 }
 
 // c = op(a) op(b): the gradient of op(a) is d op(b)^T, that of op(b) op(a)^T d.
-ls_status gradient_matmul(ls_gradient *g) {
+ls_status gradient_matmul(ls_backward *g) {
   const bool ta = ls_node_int(g->node, LS_ATTR_ID_TRANSPOSE_A) != 0;
   const bool tb = ls_node_int(g->node, LS_ATTR_ID_TRANSPOSE_B) != 0;
   const ls_tensor d = g->dout[0];
@@ -41,7 +41,7 @@ ls_status gradient_matmul(ls_gradient *g) {
 }
 
 // y = activation(x w + bias).
-ls_status gradient_dense(ls_gradient *g) {
+ls_status gradient_dense(ls_backward *g) {
   const bool relu = ls_node_attr(g->node, LS_ATTR_ID_ACTIVATION) != NULL;
   const int32_t rank = ls_tensor_shape(ls_op_input(g->op, 0)).rank;
   if (rank < 0) return ls_gradient_needs(g, "a rank");
@@ -72,26 +72,26 @@ static ls_tensor softmax_gradient(ls_tensor d, ls_tensor y) {
   return ls_mul(ls_sub(d, sum), y);
 }
 
-ls_status gradient_softmax(ls_gradient *g) {
+ls_status gradient_softmax(ls_backward *g) {
   g->din[0] = softmax_gradient(g->dout[0], ls_gradient_output(g, 0));
   return ls_ok();
 }
 
 // d - sum(d) e^y.
-ls_status gradient_log_softmax(ls_gradient *g) {
+ls_status gradient_log_softmax(ls_backward *g) {
   const ls_tensor sum = ls_reduce_sum_keep(g->dout[0], LS_AXES(-1));
   g->din[0] = ls_sub(g->dout[0], ls_mul(sum, ls_exp(ls_gradient_output(g, 0))));
   return ls_ok();
 }
 
-ls_status gradient_cross_entropy(ls_gradient *g) {
+ls_status gradient_cross_entropy(ls_backward *g) {
   const ls_tensor x = ls_gradient_input(g, 0), labels = ls_gradient_input(g, 1);
   g->din[0] = ls_softmax_cross_entropy_grad(x, labels, g->dout[0]);
   return ls_ok();
 }
 
 // y = (softmax(x) - one_hot(label)) r, where r is the gradient of each row.
-ls_status gradient_cross_entropy_grad(ls_gradient *g) {
+ls_status gradient_cross_entropy_grad(ls_backward *g) {
   const ls_tensor x = ls_gradient_input(g, 0), r = ls_gradient_input(g, 2);
   if (g->wanted[0]) {
     const ls_tensor unscaled = softmax_gradient(g->dout[0], ls_softmax(x));
@@ -118,7 +118,7 @@ enum { MOST_ATTRS = 10 };  // Attributes that the ops share, and sizes.
 
 // Makes an op of `type` on the same windows. If it has sizes, they are those of
 // `like`, whose rank is `rank`.
-static ls_tensor same_windows(ls_gradient *g, uint16_t type, ls_tensor x,
+static ls_tensor same_windows(ls_backward *g, uint16_t type, ls_tensor x,
                               ls_tensor y, ls_tensor like, int32_t rank) {
   ls_attr attrs[MOST_ATTRS];
   ls_size sizes[LS_MAX_RANK];
@@ -141,7 +141,7 @@ static ls_tensor same_windows(ls_gradient *g, uint16_t type, ls_tensor x,
 
 // Finds the rank of values and weights, which is the same, from the one that is
 // known.
-static ls_status rules_window_rank_of(ls_gradient *g, int32_t *out_rank) {
+static ls_status rules_window_rank_of(ls_backward *g, int32_t *out_rank) {
   *out_rank = LS_UNKNOWN_RANK;
   for (size_t i = 0; i < 2 && *out_rank == LS_UNKNOWN_RANK; ++i)
     *out_rank = ls_tensor_shape(ls_op_input(g->op, i)).rank;
@@ -151,7 +151,7 @@ static ls_status rules_window_rank_of(ls_gradient *g, int32_t *out_rank) {
 
 // ---- Convolutions ----------------------------------------------------------
 // Differentiates c(x, w); d is the gradient of the result.
-static ls_status convolution_gradient(ls_gradient *g, ls_tensor d) {
+static ls_status convolution_gradient(ls_backward *g, ls_tensor d) {
   int32_t rank;
   LS_RETURN_IF_ERROR(rules_window_rank_of(g, &rank));
   const ls_tensor x = ls_gradient_input(g, 0), w = ls_gradient_input(g, 1);
@@ -162,12 +162,12 @@ static ls_status convolution_gradient(ls_gradient *g, ls_tensor d) {
   return ls_ok();
 }
 
-ls_status gradient_convolution(ls_gradient *g) {
+ls_status gradient_convolution(ls_backward *g) {
   return convolution_gradient(g, g->dout[0]);
 }
 
 // y = activation(c(x, w) + bias).
-ls_status gradient_conv_bias_act(ls_gradient *g) {
+ls_status gradient_conv_bias_act(ls_backward *g) {
   const bool relu = ls_node_attr(g->node, LS_ATTR_ID_ACTIVATION) != NULL;
   const ls_tensor d =
       relu ? ls_relu_grad(g->dout[0], ls_gradient_output(g, 0)) : g->dout[0];
@@ -179,7 +179,7 @@ ls_status gradient_conv_bias_act(ls_gradient *g) {
 
 // The forward op computes x, the input's gradient for (dy, w); d has the shape
 // of x.
-ls_status gradient_conv_grad_input(ls_gradient *g) {
+ls_status gradient_conv_grad_input(ls_backward *g) {
   int32_t rank;
   LS_RETURN_IF_ERROR(rules_window_rank_of(g, &rank));
   const ls_tensor d = g->dout[0];
@@ -193,7 +193,7 @@ ls_status gradient_conv_grad_input(ls_gradient *g) {
 
 // The forward op computes w, the weights' gradient for (x, dy); d has the shape
 // of w.
-ls_status gradient_conv_grad_weights(ls_gradient *g) {
+ls_status gradient_conv_grad_weights(ls_backward *g) {
   int32_t rank;
   LS_RETURN_IF_ERROR(rules_window_rank_of(g, &rank));
   const ls_tensor d = g->dout[0];
@@ -206,7 +206,7 @@ ls_status gradient_conv_grad_weights(ls_gradient *g) {
 }
 
 // ---- Windows ---------------------------------------------------------------
-ls_status gradient_reduce_window(ls_gradient *g) {
+ls_status gradient_reduce_window(ls_backward *g) {
   const ls_attr *reduce = ls_node_attr(g->node, LS_ATTR_ID_WINDOW_REDUCE);
   const ls_attr *window = ls_node_attr(g->node, LS_ATTR_ID_WINDOW);
   const ls_tensor x = ls_gradient_input(g, 0), none = ls_failed_tensor();
@@ -218,21 +218,21 @@ ls_status gradient_reduce_window(ls_gradient *g) {
   return ls_ok();
 }
 
-ls_status gradient_window_sum_grad(ls_gradient *g) {
+ls_status gradient_window_sum_grad(ls_backward *g) {
   const ls_tensor none = ls_failed_tensor();
   g->din[0] = same_windows(g, LS_OP_REDUCE_WINDOW, g->dout[0], none, none, 0);
   return ls_ok();
 }
 
 // The position of a maximum does not change with x, so that x gets no gradient.
-ls_status gradient_window_max_grad(ls_gradient *g) {
+ls_status gradient_window_max_grad(ls_backward *g) {
   const ls_tensor x = ls_gradient_input(g, 0), none = ls_failed_tensor();
   if (g->wanted[1])
     g->din[1] = same_windows(g, LS_OP_WINDOW_MAX_PICK, x, g->dout[0], none, 0);
   return ls_ok();
 }
 
-ls_status gradient_window_max_pick(ls_gradient *g) {
+ls_status gradient_window_max_pick(ls_backward *g) {
   const ls_tensor x = ls_gradient_input(g, 0), none = ls_failed_tensor();
   if (g->wanted[1])
     g->din[1] = same_windows(g, LS_OP_WINDOW_MAX_GRAD, x, g->dout[0], none, 0);

@@ -25,12 +25,12 @@ static ls_tensor shifted(ls_tensor x, int axis, bool later) {
   return ls_pad(x, ls_gradient_number(x, 0), low, high, LS_SCALAR);
 }
 
-static ls_status check_rank(const ls_gradient *g) {
+static ls_status check_rank(const ls_backward *g) {
   if (ls_tensor_shape(ls_op_input(g->op, 0)).rank >= 0) return ls_ok();
   return ls_gradient_needs(g, "a rank");
 }
 
-ls_status gradient_cumsum(ls_gradient *g) {
+ls_status gradient_cumsum(ls_backward *g) {
   const scan s = scan_of(g->node);
   g->din[0] = ls_cumsum(g->dout[0], s.axis, s.exclusive, !s.reverse);
   return ls_ok();
@@ -42,7 +42,7 @@ ls_status gradient_cumsum(ls_gradient *g) {
 // the sum over all later products of d times the factors in between. Nothing is
 // divided, so zeros are handled. Exclusive: the first product with factor k is
 // that of k + 1, so the sum begins there.
-ls_status gradient_cumprod(ls_gradient *g) {
+ls_status gradient_cumprod(ls_backward *g) {
   const scan s = scan_of(g->node);
   LS_RETURN_IF_ERROR(check_rank(g));
   const ls_tensor x = ls_gradient_input(g, 0);
@@ -55,7 +55,7 @@ ls_status gradient_cumprod(ls_gradient *g) {
 }
 
 // h[i] = a[i] h[i-1] + b[i]: db[i] = d[i] + a[i+1] db[i+1], da = db h[i-1].
-ls_status gradient_linear_scan(ls_gradient *g) {
+ls_status gradient_linear_scan(ls_backward *g) {
   const scan s = scan_of(g->node);
   LS_RETURN_IF_ERROR(check_rank(g));
   const ls_tensor next = shifted(ls_gradient_input(g, 0), s.axis, s.reverse);
@@ -70,14 +70,14 @@ ls_status gradient_linear_scan(ls_gradient *g) {
 // ---- Sorts -----------------------------------------------------------------
 // Moves the elements of `d` back to their positions before the sort, in operand
 // `index`.
-static ls_tensor put_back(ls_gradient *g, size_t index, ls_tensor places,
+static ls_tensor put_back(ls_backward *g, size_t index, ls_tensor places,
                           ls_tensor d, int axis) {
   const ls_tensor x = ls_gradient_input(g, index);
   const ls_tensor zeros = ls_broadcast_like(ls_gradient_number(x, 0), x);
   return ls_add_along(zeros, places, d, axis);
 }
 
-ls_status gradient_sort(ls_gradient *g) {
+ls_status gradient_sort(ls_backward *g) {
   const int axis = (int)ls_node_int(g->node, LS_ATTR_ID_AXIS);
   const ls_tensor places = ls_gradient_output(g, g->num_inputs);
   for (size_t i = 0; i < g->num_inputs; ++i)
@@ -86,7 +86,7 @@ ls_status gradient_sort(ls_gradient *g) {
   return ls_ok();
 }
 
-ls_status gradient_top_k(ls_gradient *g) {
+ls_status gradient_top_k(ls_backward *g) {
   LS_RETURN_IF_ERROR(check_rank(g));
   if (g->dout[0].ref != 0)
     g->din[0] = put_back(g, 0, ls_gradient_output(g, 1), g->dout[0], -1);
@@ -96,7 +96,7 @@ ls_status gradient_top_k(ls_gradient *g) {
 // ---- Clamps ----------------------------------------------------------------
 // The gradient goes to x where x is within the bounds, else to the bound that
 // applied.
-ls_status gradient_clamp(ls_gradient *g) {
+ls_status gradient_clamp(ls_backward *g) {
   const ls_tensor low = ls_gradient_input(g, 0), x = ls_gradient_input(g, 1);
   const ls_tensor high = ls_gradient_input(g, 2), d = g->dout[0];
   const ls_tensor zero = ls_gradient_number(d, 0);

@@ -90,7 +90,7 @@ static void enqueue_if_ready(ls_gradient_walk *walk, size_t index) {
 }
 
 // ---- One op ----------------------------------------------------------------
-ls_tensor ls_gradient_input(ls_gradient *g, size_t index) {
+ls_tensor ls_gradient_input(ls_backward *g, size_t index) {
   ls_tensor value = ls_failed_tensor();
   if (g->walk->failure == NULL)
     g->walk->failure =
@@ -98,7 +98,7 @@ ls_tensor ls_gradient_input(ls_gradient *g, size_t index) {
   return value;
 }
 
-ls_tensor ls_gradient_output(ls_gradient *g, size_t index) {
+ls_tensor ls_gradient_output(ls_backward *g, size_t index) {
   ls_tensor value = ls_failed_tensor();
   if (g->walk->failure == NULL)
     g->walk->failure = ls_forward_value(
@@ -142,7 +142,7 @@ static ls_status rule_error(ls_gradient_walk *walk, ls_op op,
 
 // Checks that a gradient has its operand's type, and its shape as far as that
 // is known.
-static ls_status check_gradient(const ls_gradient *g, size_t i) {
+static ls_status check_gradient(const ls_backward *g, size_t i) {
   const ls_tensor gradient = g->din[i];
   const ls_tensor input = ls_op_input(g->op, i);
   const ls_type type = {ls_tensor_dtype(input), ls_tensor_shape(input)};
@@ -167,7 +167,7 @@ static ls_status check_gradient(const ls_gradient *g, size_t i) {
                         &node->outputs[ls_ref_output(gradient.ref)].shape);
 }
 
-static void log_gradients(const ls_gradient *g) {
+static void log_gradients(const ls_backward *g) {
   ls_text text = {.allocator = ls_runtime_allocator(g->walk->context->runtime)};
   ls_text_append_format(&text, "%s:", ls_op_name(g->op));
   for (size_t i = 0; i < g->num_outputs; ++i)
@@ -182,7 +182,7 @@ static void log_gradients(const ls_gradient *g) {
   ls_text_deinit(&text);
 }
 
-static ls_status call_rule(ls_gradient *g) {
+static ls_status call_rule(ls_backward *g) {
   ls_gradient_walk *walk = g->walk;
   LS_RETURN_IF_ERROR(
       rule_error(walk, g->op, ls_gradient_table[g->node->type](g)));
@@ -193,7 +193,7 @@ static ls_status call_rule(ls_gradient *g) {
   return rule_error(walk, g->op, NULL);
 }
 
-static ls_status apply_rule(ls_gradient *g) {
+static ls_status apply_rule(ls_backward *g) {
   ls_gradient_walk *walk = g->walk;
   ls_scope names = {0};
   ls_gradient_begin_names(&names, ls_op_name(g->op), "_grad");
@@ -231,7 +231,7 @@ static ls_status differentiate_op(ls_gradient_walk *walk, size_t index,
     any = any || wanted[i];
   }
   if (!any) return ls_ok();
-  ls_gradient g = {.op = op,
+  ls_backward g = {.op = op,
                    .node = node,
                    .dout = dout,
                    .din = din,
