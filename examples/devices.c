@@ -23,7 +23,7 @@ static ls_nest step(ls_nest batch, void *user) {
   const ls_tensor loss = ls_mean_softmax_cross_entropy(
       ls_dense_layer_apply(n->output, hidden), ls_nest_tensor(batch, 1));
   ls_optimizer_minimize(n->optimizer, loss);
-  return ls_leaf(ls_all_reduce(LS_REDUCE_MEAN, loss));
+  return ls_leaf(ls_examples_mean(loss));
 }
 
 static ls_dataset *make_batches(void) {

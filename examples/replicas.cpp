@@ -43,7 +43,7 @@ ls_nest step(ls_nest batch, void *user) {
       ls_softmax_cross_entropy(logits, ls_nest_tensor(batch, 1));
   const ls_tensor loss = ls_reduce_mean(terms, LS_AXES(0));
   ls_optimizer_minimize(m->optimizer, loss);
-  return ls_leaf(ls_all_reduce(LS_REDUCE_MEAN, loss));
+  return ls_leaf(ls_examples_mean(loss));
 }
 
 // Makes batches in another order each epoch, split over the replicas.

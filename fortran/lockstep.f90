@@ -96,6 +96,7 @@ module lockstep
     integer(c_int) :: over_replicas = 0
     integer(c_int64_t) :: accumulate = 0
     type(c_funptr) :: lazy = c_null_funptr
+    logical(c_bool) :: counts = .false.
     real(c_double) :: beta1 = 0, beta2 = 0, epsilon = 0
     logical(c_bool) :: no_momentum = .false.
   end type
@@ -109,6 +110,7 @@ module lockstep
     integer(c_int) :: over_replicas = 0
     integer(c_int64_t) :: accumulate = 0
     type(c_funptr) :: lazy = c_null_funptr
+    logical(c_bool) :: counts = .false.
     real(c_double) :: momentum = 0
     logical(c_bool) :: nesterov = .false.
   end type

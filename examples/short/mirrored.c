@@ -20,7 +20,7 @@ static ls_nest step(ls_nest batch, void *user) {
   const ls_tensor loss =
       ls_mean_softmax_cross_entropy(logits, ls_nest_tensor(batch, 1));
   ls_optimizer_minimize(n->optimizer, loss);
-  return ls_leaf(ls_all_reduce(LS_REDUCE_MEAN, loss));
+  return ls_leaf(ls_examples_mean(loss));
 }
 
 static ls_status train(ls_bag *bag, int64_t replicas, double *out_loss) {
@@ -43,10 +43,7 @@ static ls_status train(ls_bag *bag, int64_t replicas, double *out_loss) {
     LS_RETURN_IF_ERROR(
         ls_strategy_run(strategy, ls_traced(function), *batch, loss));
   }
-  ls_nest *result = ls_nest_in(bag, ls_none());
-  LS_RETURN_IF_ERROR(ls_bag_take_error(bag));
-  LS_RETURN_IF_ERROR(ls_strategy_replica_result(strategy, *loss, 0, result));
-  *out_loss = ls_nest_number(*result);
+  *out_loss = ls_nest_number(ls_distributed_component(*loss, 0));
   return ls_ok();
 }
 

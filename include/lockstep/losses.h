@@ -86,6 +86,14 @@ LS_PLACED ls_tensor ls_count_correct(ls_tensor logits, ls_tensor labels);
 LS_PLACED ls_tensor ls_top_k_accuracy(ls_tensor logits, ls_tensor labels,
                                       int64_t k);
 
+// Returns the mean over the examples of all replicas of a value that is, on
+// each replica, the mean over its own examples, such as a loss or an accuracy.
+// Each replica is weighted by its number of examples (ls_replica_examples); one
+// without examples does not count, whatever its value. For a step's results:
+// ls_all_reduce with LS_REDUCE_MEAN takes replicas as equals, and a mean over
+// no examples is NaN. With one replica it is x.
+LS_PLACED ls_tensor ls_examples_mean(ls_tensor x);
+
 // A mean over many steps, kept in two variables: "<name>/total" and
 // "<name>/count", f64 scalars. The caller destroys it.
 typedef struct ls_running_mean ls_running_mean;
@@ -99,6 +107,9 @@ LS_PLACED ls_op ls_running_mean_update(ls_running_mean *mean, ls_tensor values);
 // Returns total / count so far, an f64 scalar; NaN before the first update.
 LS_PLACED ls_tensor ls_running_mean_value(const ls_running_mean *mean);
 LS_PLACED ls_op ls_running_mean_reset(ls_running_mean *mean);
+// Reads that number, outside of graphs.
+LS_API LS_MUST_USE ls_status ls_running_mean_read(const ls_running_mean *mean,
+                                                  double *out_mean);
 // Lists the variables to save, lent. Writes up to `capacity`, returns their
 // number.
 LS_API size_t ls_running_mean_variables(const ls_running_mean *mean,

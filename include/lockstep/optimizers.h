@@ -126,6 +126,8 @@ typedef struct ls_optimizer ls_optimizer;
 //                  `sgd` without momentum, cost no more anyway, unless weights
 //                  decay: they do not change other rows.) Default: false. Not
 //                  for `lamb`.
+//   counts         Counts steps, for ls_optimizer_step, also if nothing else
+//                  depends on their number. Adam and its kind always count.
 #define LS_OPTIMIZER_FIELDS                                                    \
   const char *name;                                                            \
   double learning_rate;                                                        \
@@ -135,7 +137,8 @@ typedef struct ls_optimizer ls_optimizer;
   bool (*decays)(const ls_variable *variable);                                 \
   ls_gradients_over_replicas over_replicas;                                    \
   int64_t accumulate;                                                          \
-  bool (*lazy)(const ls_variable *variable)
+  bool (*lazy)(const ls_variable *variable);                                   \
+  bool counts
 
 // Stochastic gradient descent: w' = w - rate g. With momentum
 //   v' = momentum v + g             slot "momentum"
@@ -250,6 +253,13 @@ LS_API void ls_optimizer_release(ls_optimizer *optimizer);  // NULL is fine.
 // replicas; but not one that needs a placeholder or a host call which the step
 // itself does not: that belongs to another loss.
 LS_PLACED ls_op ls_optimizer_minimize(ls_optimizer *optimizer, ls_tensor loss);
+// Makes such a step of these variables alone: one net of two that train against
+// each other, or the last layers of a net.
+//   LS_INVALID_ARGUMENT  none of them was read to compute the loss.
+LS_PLACED ls_op ls_optimizer_minimize_only(ls_optimizer *optimizer,
+                                           ls_tensor loss,
+                                           ls_variable *const *variables,
+                                           size_t count);
 // Makes a step in eager: ends the tape, on which `loss` was computed, and
 // updates every trainable variable that was read on it.
 LS_API LS_MUST_USE ls_status ls_optimizer_minimize_tape(ls_optimizer *optimizer,
@@ -284,6 +294,10 @@ LS_PLACED ls_tensor ls_optimizer_minimize_parts(ls_optimizer *optimizer,
 
 // Returns the learning rate of the next step, an f64 scalar.
 LS_PLACED ls_tensor ls_optimizer_rate(ls_optimizer *optimizer);
+// Returns the number of steps made so far, an i64 scalar.
+//   LS_FAILED_PRECONDITION  the optimizer does not count its steps: nothing
+//                           else depends on them, and `counts` is not set.
+LS_PLACED ls_tensor ls_optimizer_step(ls_optimizer *optimizer);
 
 // ---- Own optimizers --------------------------------------------------------
 // A rule of your own, by which an optimizer moves each variable. All else is as

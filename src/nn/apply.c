@@ -526,22 +526,37 @@ static ls_status minimize_loss(ls_optimizer *optimizer, ls_tape *tape,
   return ls_ok();
 }
 
+// Updates the given variables (NULL: all that were read).
 static ls_status minimize(ls_optimizer *optimizer, ls_tensor loss,
+                          ls_variable *const *variables, size_t count,
                           ls_op *out_moved) {
-  LS_OWN_MEMORY(optimizer->allocator, ls_variable *, variables) = NULL;
-  size_t count = 0;
+  LS_OWN_MEMORY(optimizer->allocator, ls_variable *, found) = NULL;
   LS_RETURN_IF_ERROR(ls_optimizer_check_loss(loss));
-  LS_RETURN_IF_ERROR(
-      ls_reads_find(optimizer->allocator, loss, &variables, &count));
-  return minimize_loss(optimizer, NULL, scale_loss(optimizer, loss), variables,
-                       count, out_moved);
+  if (variables == NULL)
+    LS_RETURN_IF_ERROR(
+        ls_reads_find(optimizer->allocator, loss, &found, &count));
+  return minimize_loss(optimizer, NULL, scale_loss(optimizer, loss),
+                       variables != NULL ? variables : found, count, out_moved);
 }
 
 ls_op ls_optimizer_minimize(ls_optimizer *optimizer, ls_tensor loss) {
   LS_MAKE_REQUIRE_FOR_OP(optimizer);
   if (loss.ref == 0) return (ls_op){0};  // The graph has the error already.
   ls_op moved = {0};
-  const ls_status status = LS_TRIAL(minimize(optimizer, loss, &moved));
+  const ls_status status = LS_TRIAL(minimize(optimizer, loss, NULL, 0, &moved));
+  return ls_status_is_ok(status) ? moved : apply_failed(status);
+}
+
+ls_op ls_optimizer_minimize_only(ls_optimizer *optimizer, ls_tensor loss,
+                                 ls_variable *const *variables, size_t count) {
+  LS_MAKE_REQUIRE_FOR_OP(optimizer);
+  LS_MAKE_REQUIRE_FOR_OP(variables);
+  for (size_t i = 0; i < count; ++i)
+    LS_MAKE_REQUIRE_FOR_OP(variables[i]);
+  if (loss.ref == 0) return (ls_op){0};
+  ls_op moved = {0};
+  const ls_status status =
+      LS_TRIAL(minimize(optimizer, loss, variables, count, &moved));
   return ls_status_is_ok(status) ? moved : apply_failed(status);
 }
 

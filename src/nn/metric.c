@@ -131,6 +131,16 @@ ls_tensor ls_running_mean_value(const ls_running_mean *mean) {
   return ls_div(ls_variable_read(mean->total), ls_variable_read(mean->count));
 }
 
+ls_status ls_running_mean_read(const ls_running_mean *mean, double *out_mean) {
+  LS_REQUIRE_OUT(out_mean, mean);
+  LS_OWN(ls_array, total) = NULL;
+  LS_OWN(ls_array, count) = NULL;
+  LS_RETURN_IF_ERROR(ls_variable_value(mean->total, &total));
+  LS_RETURN_IF_ERROR(ls_variable_value(mean->count, &count));
+  *out_mean = ls_array_f64(total, 0) / ls_array_f64(count, 0);
+  return ls_ok();
+}
+
 ls_op ls_running_mean_reset(ls_running_mean *mean) {
   LS_MAKE_REQUIRE_FOR_OP(mean);
   const ls_tensor zero = ls_scalar(LS_DTYPE_F64, 0);

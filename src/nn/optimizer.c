@@ -159,6 +159,7 @@ ls_status ls_optimizer_make(const ls_optimizer_rule *rule, const void *options,
   optimizer->over_replicas = common.over_replicas;
   optimizer->accumulate = common.accumulate;
   optimizer->lazy = common.lazy;
+  optimizer->counts = common.counts;
   ls_map_init(&optimizer->slots, allocator);
   ls_map_init(&optimizer->kept, allocator);
   optimizer->name = optimizer->name_text =
@@ -375,8 +376,13 @@ static ls_status create_count(const ls_optimizer *optimizer, const char *name,
   return ls_ok();
 }
 
+static bool counts_steps(const ls_optimizer *optimizer) {
+  return optimizer->counts || optimizer->rule.counts ||
+         ls_schedule_changes(&optimizer->schedule);
+}
+
 ls_status ls_optimizer_count_steps(ls_optimizer *optimizer) {
-  if (optimizer->rule.counts || ls_schedule_changes(&optimizer->schedule))
+  if (counts_steps(optimizer))
     LS_RETURN_IF_ERROR(
         create_count(optimizer, "step", LS_DTYPE_I64, &optimizer->step));
   if (!ls_optimizer_holds(optimizer)) return ls_ok();
@@ -438,6 +444,20 @@ ls_tensor ls_optimizer_rate(ls_optimizer *optimizer) {
   return ls_mul(ls_schedule_factor(&optimizer->schedule,
                                    ls_variable_read(optimizer->step)),
                 rate);
+}
+
+ls_tensor ls_optimizer_step(ls_optimizer *optimizer) {
+  LS_MAKE_REQUIRE(optimizer);
+  if (optimizer->inner != NULL) optimizer = optimizer->inner;
+  const ls_status status =
+      counts_steps(optimizer)
+          ? ls_optimizer_count_steps(optimizer)
+          : ls_failed_precondition(
+                "optimizer '%s' does not count its steps: set `counts` in its "
+                "options",
+                optimizer->name);
+  return ls_status_is_ok(status) ? ls_variable_read(optimizer->step)
+                                 : ls_make_failed("step", status);
 }
 
 // ---- Clipping ---------------------------------------------------------------

@@ -6,6 +6,8 @@
 #include "base/values/numbers.h"
 #include "distribute/cross_device/cross_device.h"
 #include "distribute/replicas/rounds.h"
+#include "graph/make/make.h"
+#include "lockstep/losses.h"
 #include "lockstep/strategy.h"
 #include "lockstep/strategy_extended.h"
 #include "nn/optimizer.h"
@@ -95,8 +97,15 @@ ls_tensor ls_shares_statistic(const ls_shares *shares, ls_tensor x) {
   LS_OWN(ls_nest, made) = ls_custom_gradient(
       take_mean, mean_gradient, NULL,
       LS_TUPLE(ls_leaf(x), ls_leaf(shares->count), ls_leaf(shares->total)));
-  if (made.kind == LS_KIND_TENSOR) return made.as.tensor;
-  return ls_failed_tensor();
+  return made.kind == LS_KIND_TENSOR
+             ? made.as.tensor
+             : ls_make_failed("mean", ls_nest_status(made));
+}
+
+ls_tensor ls_examples_mean(ls_tensor x) {
+  if (ls_tensor_is_failed(x)) return x;
+  const ls_shares shares = ls_shares_find(true);
+  return ls_shares_statistic(&shares, x);
 }
 
 // ---- Contributions to sums -------------------------------------------------

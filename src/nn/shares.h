@@ -18,7 +18,7 @@ typedef struct ls_shares {
 // Finds this replica's share, which may add ops. `total` is only set for means.
 ls_shares ls_shares_find(bool mean);
 // Returns the mean over all examples of a value that is the mean over the
-// examples of this part.
+// examples of this part: ls_examples_mean without its gradient.
 ls_tensor ls_shares_mean(const ls_shares *shares, ls_tensor x);
 // Returns a mean over all examples for the forward pass. Its gradient is that
 // of the whole batch, which optimizers average.

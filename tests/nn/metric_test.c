@@ -59,7 +59,10 @@ TEST(a_running_mean_is_that_of_all_elements_so_far) {
   const double first[] = {1, 2, 3, 4}, second[] = {10, 20};
   for (int replicas = 1; replicas <= 2; ++replicas) {
     LS_OWN(ls_running_mean, mean) = NULL;
+    double number = 0;
     expect_ok(ls_running_mean_create("loss", &mean));
+    expect_ok(ls_running_mean_read(mean, &number));
+    assert_true(isnan(number));
     ls_nest args = LS_TUPLE(
         split_of(replicas, array_of(LS_DTYPE_F32, LS_SHAPE(4), first)));
     ls_nest_release(call_on(replicas, take_in, mean, args, 2));
@@ -68,6 +71,8 @@ TEST(a_running_mean_is_that_of_all_elements_so_far) {
         split_of(replicas, array_of(LS_DTYPE_F32, LS_SHAPE(2, 1), second)));
     ls_nest_release(call_on(replicas, take_in, mean, args, 1));
     ls_nest_release(args);
+    expect_ok(ls_running_mean_read(mean, &number));
+    assert_true(number == 5);
     expect_ok(ls_frame_begin());
     assert_true(item_of(ls_running_mean_value(mean)) == 5);
     ls_variable *variables[2] = {NULL};

@@ -29,6 +29,8 @@ TEST(calls_of_layers_refuse_null) {
 
 TEST(calls_of_losses_refuse_null) {
   expect_null_argument(out_mean, ls_running_mean_create, some, NULL);
+  expect_null_argument(mean, ls_running_mean_read, NULL, some);
+  expect_null_argument(out_mean, ls_running_mean_read, some, NULL);
 }
 
 TEST(calls_of_optimizers_refuse_null) {
@@ -125,8 +127,17 @@ static void ops_of_no_object_fail(ls_tensor x) {
                 "ls_schedule_factor: schedule is NULL");
   expect_failed(ls_optimizer_rate(NULL),
                 "ls_optimizer_rate: optimizer is NULL");
+  expect_failed(ls_optimizer_step(NULL),
+                "ls_optimizer_step: optimizer is NULL");
   expect_failed_op(ls_optimizer_minimize(NULL, x),
                    "ls_optimizer_minimize: optimizer is NULL");
+  ls_variable *const missing = NULL;
+  expect_failed_op(ls_optimizer_minimize_only(NULL, x, &missing, 1),
+                   "ls_optimizer_minimize_only: optimizer is NULL");
+  expect_failed_op(ls_optimizer_minimize_only(some, x, NULL, 1),
+                   "ls_optimizer_minimize_only: variables is NULL");
+  expect_failed_op(ls_optimizer_minimize_only(some, x, &missing, 1),
+                   "ls_optimizer_minimize_only: variables[i] is NULL");
   expect_failed_op(ls_optimizer_apply(NULL, NULL, NULL, 0),
                    "ls_optimizer_apply: optimizer is NULL");
   expect_failed_op(ls_variable_initializer(NULL),

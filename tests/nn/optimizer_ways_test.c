@@ -247,6 +247,104 @@ TEST(what_cannot_be_minimized_is_refused_in_every_way) {
   ways_hold(cases, LS_COUNT_OF(cases));
 }
 
+// ---- Some variables --------------------------------------------------------
+static ls_nest step_of_w(ls_nest x, ways *self) {
+  const ls_tensor loss = loss_of(x, self);
+  const ls_op moved =
+      ls_optimizer_minimize_only(self->optimizer, loss, self->variables, 1);
+  return LS_TUPLE(ls_leaf(loss),
+                  self->way == WAY_GRAPH ? ls_nest_op(moved) : ls_none());
+}
+
+static void check_w_moved(const ways *self) {
+  double w[WIDTH];
+  fill_numbers(w, WIDTH, 3);
+  for (int c = 0; c < self->replicas; ++c) {
+    assert_true(ways_value(self, 0, c, 0) != (double)(float)w[0]);
+    ways_expect(self, "b", ways_value(self, 1, c, 0), 0.5, 0);
+  }
+}
+
+static void make_unread(ways *self) {
+  make(self);
+  ways_vector(self, "unread", 0, (double[]){1});
+}
+
+static ls_nest step_of_unread(ls_nest x, ways *self) {
+  const ls_op moved = ls_optimizer_minimize_only(
+      self->optimizer, loss_of(x, self), self->variables + 2, 1);
+  return self->way == WAY_GRAPH ? ls_nest_op(moved) : ls_none();
+}
+
+TEST(a_step_of_some_variables_leaves_the_others) {
+  static const optimizer_case row = {.kind = "adam",
+                                     .options = {.learning_rate = 0.1}};
+  const ways_case cases[] = {{.name = "w",
+                              .user = &row,
+                              .make = make,
+                              .args = own_rows,
+                              .step = step_of_w,
+                              .check = check_w_moved,
+                              .steps = STEPS,
+                              .without = 1 << WAY_EAGER},
+                             {.name = "not read",
+                              .user = &row,
+                              .make = make_unread,
+                              .args = own_rows,
+                              .step = step_of_unread,
+                              .without = 1 << WAY_EAGER,
+                              .refused = LS_INVALID_ARGUMENT,
+                              .says = "'unread'"}};
+  ways_hold(cases, LS_COUNT_OF(cases));
+}
+
+// ---- Numbers of steps ------------------------------------------------------
+static ls_nest step_with_number(ls_nest x, ways *self) {
+  const ls_tensor number = ls_optimizer_step(self->optimizer);
+  return LS_TUPLE(ls_leaf(number), step(x, self));
+}
+
+static void check_number_of_step(const ways *self) {
+  const optimizer_case *row = self->user;
+  const int64_t calls = row->options.accumulate > 1 ? 2 : 1;
+  for (int i = 0; i < STEPS; ++i)
+    for (int r = 0; r < self->replicas; ++r)
+      ways_expect(self, "step", ways_result(self, i, r, 0, 0),
+                  (double)(i / calls), 0);
+}
+
+static ls_nest give_number(ls_nest x, ways *self) {
+  (void)x;
+  return ls_leaf(ls_optimizer_step(self->optimizer));
+}
+
+TEST(an_optimizer_gives_the_number_of_its_steps_in_every_way) {
+  static const optimizer_case rows[] = {
+      {.kind = "adam"},
+      {.kind = "sgd", .options = {.counts = true}},
+      {.kind = "momentum", .options = {.counts = true, .accumulate = 2}},
+  };
+  static const optimizer_case without = {.kind = "sgd"};
+  for (size_t i = 0; i < LS_COUNT_OF(rows); ++i)
+    ways_hold(&(ways_case){.name = rows[i].kind,
+                           .user = &rows[i],
+                           .make = make,
+                           .args = own_rows,
+                           .step = step_with_number,
+                           .check = check_number_of_step,
+                           .steps = STEPS},
+              1);
+  ways_hold(
+      &(ways_case){.name = "not counted",
+                   .user = &without,
+                   .make = make,
+                   .args = own_rows,
+                   .step = give_number,
+                   .refused = LS_FAILED_PRECONDITION,
+                   .says = "'sgd' does not count its steps: set `counts`"},
+      1);
+}
+
 // ---- Averages of weights ---------------------------------------------------
 static void make_average(ways *self) {
   make(self);

@@ -20,6 +20,7 @@ TEST(refused_calls_of_layers_leave_nothing) {
 
 TEST(refused_calls_of_losses_leave_nothing) {
   REFUSED_MEMORY(ls_running_mean *, ls_running_mean_create(NULL, &out));
+  REFUSED(double, ls_running_mean_read(NULL, &out));
 }
 
 TEST(refused_calls_of_optimizers_leave_nothing) {
