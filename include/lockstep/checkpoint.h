@@ -31,7 +31,8 @@ extern "C" {
 
 typedef struct ls_checkpoints ls_checkpoints;
 
-// An object besides variables that has state, such as an iterator or a counter.
+// An object besides variables that has state: lockstep/saveables.h makes those
+// of iterators and of functions.
 typedef struct ls_saveable {
   const char *name;  // Key in the checkpoint, such as "input/train". Lent.
   void *self;

@@ -56,6 +56,7 @@
 #include "lockstep/replicate.h"
 #include "lockstep/runs.h"
 #include "lockstep/runtime_settings.h"
+#include "lockstep/saveables.h"
 #include "lockstep/saved_file.h"
 #include "lockstep/saver.h"
 #include "lockstep/serving.h"
