@@ -109,10 +109,11 @@ LS_API ls_dataset *ls_dataset_lines(const char *const *paths, size_t num_paths,
 typedef struct ls_csv_column {
   const char *name;
   // Any of floats, integers, bool and string. Default: the first of i64, f32
-  // and string that fits the first 100 rows of the first file.
+  // and string that fits the first 100 rows of the first file, and `missing`.
   ls_dtype dtype;
-  // Value of an empty field. Default: an empty field is refused, except in a
-  // string column.
+  // Value of a field that is empty or, without quotes, "NA", "N/A", "NaN",
+  // "null" or "None", in any letters. Default: an empty field is refused,
+  // except in a string column, and the words are values like others.
   const char *missing;
   bool stacked;  // One of the columns that are stacked into one array.
 } ls_csv_column;

@@ -201,6 +201,23 @@ TEST(csv_without_names_is_read_by_place) {
                   "'x' 1; 'y' -1; 'z' -1; ");
 }
 
+TEST(missing_fields_are_words_for_none_too) {
+  put_text("1.csv", "a,b,c\n1,NA,None\nnull,n/a ,x\n nan,2,\"NA\"\n");
+  const ls_csv_column columns[] = {{.name = "a", .missing = "-1.5"},
+                                   {.name = "b", .missing = "7"},
+                                   {.name = "c", .missing = "none"}};
+  expect_elements(
+      ls_dataset_csv(LS_PATHS("1.csv"),
+                     &(ls_csv_options){.columns = columns, .num_columns = 3}),
+      "1 7 'none'; -1.5 7 'x'; -1.5 2 'NA'; ");
+  // Without a value they are texts.
+  expect_elements(ls_dataset_csv(LS_PATHS("1.csv"),
+                                 &(ls_csv_options){
+                                     .columns = &(ls_csv_column){.name = "b"},
+                                     .num_columns = 1}),
+                  "'NA'; 'n/a '; '2'; ");
+}
+
 // Its checksum is right, but it has not even the end of the first line.
 TEST(an_index_without_places_is_made_anew) {
   enum { HEAD = 40 };
@@ -273,9 +290,9 @@ TEST(what_is_wrong_in_csv_is_named) {
   expect_no_elements(ls_dataset_csv(LS_PATHS("1.csv"), NULL),
                      LS_INVALID_ARGUMENT,
                      "'1.csv' line 3, byte 10, column 'b': '' is no i64; fill "
-                     "the field in, leave its column out (from the command: "
-                     "--features), or set the column's value of missing "
-                     "fields");
+                     "it in, give the column a value of missing fields (from "
+                     "the command: --missing b=0), or leave it out "
+                     "(--features)");
   put_text("2.csv", "a,c\n1,2\n");
   put_text("1.csv", "a,b\n1,2\n");
   expect_no_elements(ls_dataset_csv(LS_PATHS("1.csv", "2.csv"), NULL),

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // CSV files as data sets. Types of columns are given or guessed from the first
 // rows.
+#include <strings.h>
+
 #include "base/memory/map.h"
 #include "base/memory/own.h"
 #include "base/require.h"
@@ -147,38 +149,53 @@ static ls_status scan_csv(const ls_record_decoder *decoder,
 }
 
 // ---- Values ----------------------------------------------------------------
-// Returns true for a missing value: an empty field, or one of spaces.
-static bool is_missing(const ls_csv_field *field) {
-  return field->size == 0 || ls_csv_kind(field) == LS_DTYPE_NONE;
+// Returns true for a missing value: an empty field, or one of spaces; in a
+// column that has a value for them also a word for none.
+static bool is_missing(const csv_column *column, const ls_csv_field *field) {
+  static const char *const words[] = {"na", "n/a", "nan", "null", "none"};
+  if (field->size == 0 || ls_csv_kind(field) == LS_DTYPE_NONE) return true;
+  const ls_bytes text = ls_csv_trim(field);
+  for (size_t i = 0; column->missing != NULL && i < LS_COUNT_OF(words); ++i)
+    if (!field->quoted && text.size == strlen(words[i]) &&
+        strncasecmp(text.data, words[i], text.size) == 0)
+      return true;
+  return false;
+}
+
+// Returns the value of missing fields as a field.
+static ls_csv_field missing_field(const csv_column *column) {
+  return (ls_csv_field){
+      .text = column->missing,
+      .size = column->missing != NULL ? strlen(column->missing) : 0};
 }
 
 static ls_status bad_field(const csv_column *column, const ls_record_at *at,
                            const ls_csv_field *field) {
   const int64_t line =
       ls_lines_number(at->file, at->offset + (int64_t)field->at);
+  const bool gap = is_missing(column, field);
   return ls_invalid_argument(
-      "'%s' line %lld, byte %lld, column '%s': '%.*s' is no %s%s",
+      "'%s' line %lld, byte %lld, column '%s': '%.*s' is no %s%s%s%s",
       at->file->path, (long long)line,
       (long long)(at->offset + (int64_t)field->at), column->name,
       (int)(field->size < 60 ? field->size : 60), field->text,
       ls_dtype_name(column->dtype),
-      is_missing(field) ? "; fill the field in, leave its column "
-                          "out (from the command: --features), or set the "
-                          "column's value of missing fields"
+      gap              ? "; fill it in, give the column a value of missing "
+                         "fields (from the command: --missing "
       : column->guessed ? ", as in the first rows; set the type of the column"
       : column->dtype == LS_DTYPE_U8 ? LS_BYTES_HINT "*=f32,LABEL'"
-                                     : "");
+                                     : "",
+      gap ? column->name : "", gap ? "=0), or leave it out (--features)" : "");
 }
 
 static ls_status read_field(const csv_column *column, const ls_record_at *at,
                             const ls_csv_field *field, void *out) {
-  if (ls_csv_read(field, column->dtype, out)) return ls_ok();
-  if (is_missing(field) && column->missing != NULL) {
-    const ls_csv_field missing = {.text = column->missing,
-                                  .size = strlen(column->missing)};
-    if (ls_csv_read(&missing, column->dtype, out)) return ls_ok();
-  }
-  return bad_field(column, at, field);
+  const ls_csv_field missing = missing_field(column);
+  if (column->missing != NULL && is_missing(column, field) &&
+      ls_csv_read(&missing, column->dtype, out))
+    return ls_ok();
+  return ls_csv_read(field, column->dtype, out) ? ls_ok()
+                                                : bad_field(column, at, field);
 }
 
 // Splits a row into its fields, in the fetch's room.
@@ -217,7 +234,7 @@ static ls_status make_value(const csv_column *column, const ls_record_at *at,
                             const ls_csv_field *field, ls_array **out) {
   if (column->dtype == LS_DTYPE_STRING) {
     ls_bytes text = {field->text, field->size};
-    if (field->size == 0 && !field->quoted && column->missing != NULL)
+    if (!field->quoted && column->missing != NULL && is_missing(column, field))
       text = (ls_bytes){column->missing, strlen(column->missing)};
     return ls_array_create_copy(LS_DTYPE_STRING, LS_SCALAR, &text, out);
   }
@@ -391,7 +408,8 @@ static ls_status guess_by_row(csv_decoder *self, const ls_file *file,
       split_row(self, bytes, (size_t)(end - from), &fields, &count));
   for (size_t i = 0; i < self->count; ++i) {
     csv_column *column = &self->columns[i];
-    if (column->guessed && column->field < count)
+    if (column->guessed && column->field < count &&
+        !is_missing(column, &fields[column->field]))
       column->dtype =
           join_dtypes(column->dtype, ls_csv_kind(&fields[column->field]));
   }
@@ -401,8 +419,13 @@ static ls_status guess_by_row(csv_decoder *self, const ls_file *file,
 // Guesses the types that are not given from the first rows.
 static ls_status guess_types(csv_decoder *self, const ls_file *file,
                              const ls_offsets *offsets) {
-  for (size_t i = 0; i < self->count; ++i)
-    self->columns[i].guessed = self->columns[i].dtype == LS_DTYPE_NONE;
+  for (size_t i = 0; i < self->count; ++i) {
+    csv_column *column = &self->columns[i];
+    const ls_csv_field missing = missing_field(column);
+    column->guessed = column->dtype == LS_DTYPE_NONE;
+    if (column->guessed && column->missing != NULL)
+      column->dtype = ls_csv_kind(&missing);
+  }
   for (int64_t row = self->header; row < ls_offsets_count(offsets); ++row)
     LS_RETURN_IF_ERROR(
         guess_by_row(self, file, offsets->items[row], offsets->items[row + 1]));
