@@ -103,6 +103,9 @@ typedef struct ls_train_config {
   // others: "A,B"; and their texts: for each column a line of its name, a line
   // of each text, and an empty line. Default "": none.
   const char *one_hot, *categories;
+  // Values of missing fields of columns: "A=0,B=none"; * is all other columns.
+  // Default "": none.
+  const char *missing;
   // Names of the examples' columns, one per line, if they have names; a tab and
   // the count of numbers follow the name of an array. Default "": unknown.
   const char *columns;

@@ -416,6 +416,10 @@ bool cli_check_arithmetic(const char *command, const char *precision,
           "the label, * for all others, ; before several labels: '*;A,B'; "    \
           "with types as in image=u8[28,28],label=i64, image=image, "          \
           "'*=f32,label'")
+#define CLI_MISSING_OPTION(place)                                              \
+  CLI_ROW("missing", CLI_TEXT, (place), "COLUMN=VALUE,...",                    \
+          "values of columns of .csv and .jsonl files where a row has none: "  \
+          "an empty field, NA, N/A, NaN, null or None; * is all other columns")
 #define CLI_TASK_OPTION(place)                                                 \
   CLI_ROW("task", CLI_TEXT, (place), "NAME",                                   \
           "classification, regression or multi-label: several labels "         \
@@ -449,7 +453,7 @@ typedef struct cli_classes {
   char *found;          // The names found, which the caller owns (cli_release).
   char file[PATH_MAX];  // File or folder that has them, or "".
   // As in ls_train_config; NULL or "": none, unknown.
-  const char *one_hot, *categories;
+  const char *one_hot, *categories, *missing;
   char *found_categories;  // Like `found`.
   // As in ls_train_config; NULL or "": unknown.
   const char *columns, *bytes;
@@ -457,6 +461,7 @@ typedef struct cli_classes {
 } cli_classes;
 // Releases what was found.
 void cli_classes_release(cli_classes *classes);
+CLI_OWNED_STRUCT(cli_classes, cli_classes_release)
 
 // Data flags. NULL or zero in a field: not given.
 typedef struct cli_data {
@@ -470,7 +475,7 @@ typedef struct cli_data {
   const char *command;   // Command that reports resizing. NULL: silent.
   cli_classes *classes;  // NULL: labels are numbers.
   const ls_task *task;   // Task of the labels, without a model that has one.
-  // Labels may be missing; `names` gets the names of the examples' files: see
+  // Labels may be missing; `names` gets the examples' files or rows: see
   // cli_open_examples.
   bool no_labels;
   ls_dataset **names;
@@ -493,11 +498,16 @@ ls_status cli_open_run_test(const ls_train_config *config, const char *data,
                             const char *features, const char *command,
                             const ls_model_type *type, ls_dataset **test);
 // Opens examples to predict, with or without labels: all of `data`, or the
-// run's test set if that is NULL. If each example has a file, `*out_names` are
-// their names, string scalars in the same order; otherwise it stays NULL.
+// run's test set if that is NULL. `*out_origins` are scalars in the same order:
+// names of the examples' files, or numbers of rows of data of which a part is
+// held out; NULL: the rows are counted from 0.
 ls_status cli_open_examples(const ls_train_config *config, const char *data,
-                            const char *features, const ls_model_type *type,
-                            ls_dataset **out, ls_dataset **out_names);
+                            const char *features, const char *command,
+                            const ls_model_type *type, ls_dataset **out,
+                            ls_dataset **out_origins);
+// Prints the file or the row of an example, an element of these, as a member of
+// JSON after a comma; none: the row is `number`.
+void cli_print_origin(ls_nest origin, int64_t number);
 // Makes the images of a training set random, as the run is configured.
 ls_status cli_augment(const ls_train_config *config, ls_dataset **train);
 // Returns true if --data names files or a folder.

@@ -69,6 +69,7 @@ static const entry entries[] = {
     {"split", CLI_REAL, ASKED(split), KEPT},
     {"features", CLI_TEXT, ASKED(features), KEPT},
     {"one-hot", CLI_TEXT, ASKED(one_hot), KEPT},
+    {"missing", CLI_TEXT, ASKED(missing), KEPT},
     {"task", CLI_TEXT, ASKED(task), KEPT},
     {"outputs", CLI_COUNT, ASKED(outputs), KEPT},
     {"param", CLI_TEXT, offsetof(estimator_flags, params), KEPT},

@@ -136,16 +136,16 @@ int cli_estimator_eval(const ls_estimator_type *type, int argc, char **argv) {
 
 // ---- Prediction ------------------------------------------------------------
 // Prints a batch of a model of the library as 'lockstep predict' does.
-static int64_t print_batch(ls_nest batch, int64_t done, int64_t limit) {
+static ls_status print_batch(ls_nest batch, int64_t limit, int64_t *done) {
   const int64_t rows =
       ls_array_shape(ls_nest_as_array(ls_nest_item(batch, 0))).dim[0];
-  int64_t row = 0;
-  for (; row < rows && (limit == 0 || done + row < limit); ++row) {
+  for (int64_t row = 0; row < rows && (limit == 0 || *done < limit); ++row) {
     cli_print_row(batch, row);
     cli_write_names(stdout, cli_linked_config()->classes, batch, row);
-    printf(",\"row\":%lld}\n", (long long)(done + row));
+    LS_RETURN_IF_ERROR(cli_linked_print_origin((*done)++));
+    puts("}");
   }
-  return row;
+  return ls_ok();
 }
 
 static ls_status print_rows(const estimator_flags *flags, bool whole,
@@ -157,7 +157,7 @@ static ls_status print_rows(const estimator_flags *flags, bool whole,
     if (!ls_status_is_ok(status)) return cli_give(&status);
     if (ferror(stdout) != 0) break;
     if (whole) {
-      count += print_batch(row, count, flags->limit);
+      LS_RETURN_IF_ERROR(print_batch(row, flags->limit, &count));
       continue;
     }
     cli_print_values(row);

@@ -18,6 +18,7 @@ static struct {
   const char *command;          // Reports resizing; NULL: silent.
   const ls_schedule *schedule;  // For --find-lr; NULL: the flags'.
   cli_opened set;
+  ls_iterator *origins;  // See cli_open_examples.
 } linked;
 
 // ---- Data ------------------------------------------------------------------
@@ -25,6 +26,7 @@ static cli_data training_data(cli_classes *classes) {
   const ls_train_config *config = &linked.config;
   classes->names = config->classes;
   classes->one_hot = config->one_hot;
+  classes->missing = config->missing;
   classes->categories = config->categories;
   classes->columns = config->columns;
   classes->bytes = config->bytes;
@@ -87,7 +89,19 @@ int64_t cli_linked_epoch(void) {
                               linked.config.batch_size, 1, 0);
 }
 
-void cli_linked_close(void) { cli_close_training(&linked.set); }
+void cli_linked_close(void) {
+  cli_close_training(&linked.set);
+  ls_iterator_release(linked.origins);
+  linked.origins = NULL;
+}
+
+ls_status cli_linked_print_origin(int64_t number) {
+  CLI_OWN(ls_nest, origin) = ls_none();
+  if (linked.origins != NULL)
+    LS_RETURN_IF_ERROR(ls_iterator_next(linked.origins, &origin));
+  cli_print_origin(origin, number);
+  return ls_ok();
+}
 
 // ---- Input -----------------------------------------------------------------
 static ls_status open_input(ls_estimator_mode mode, ls_dataset **out) {
@@ -95,7 +109,7 @@ static ls_status open_input(ls_estimator_mode mode, ls_dataset **out) {
   const ls_model_type *model = linked.model;
   const bool trains = mode == LS_MODE_TRAIN;
   CLI_OWN(ls_dataset, found) = NULL;
-  CLI_OWN(ls_dataset, names) = NULL;
+  CLI_OWN(ls_dataset, origins) = NULL;
   if (trains) {
     cli_classes classes = {0};
     const cli_data data = training_data(&classes);
@@ -106,7 +120,12 @@ static ls_status open_input(ls_estimator_mode mode, ls_dataset **out) {
                                          linked.command, model, &found));
   } else {
     LS_RETURN_IF_ERROR(cli_open_examples(config, linked.data, linked.features,
-                                         model, &found, &names));
+                                         linked.command, model, &found,
+                                         &origins));
+    ls_iterator_release(linked.origins);
+    linked.origins = NULL;
+    if (origins != NULL)
+      LS_RETURN_IF_ERROR(cli_begin_rows(origins, &linked.origins));
   }
   LS_RETURN_IF_ERROR(ls_train_check_data(model, found));
   *out = ls_train_examples(model, found, trains);

@@ -23,7 +23,8 @@ typedef struct predictor {
   ls_nest logits;
   ls_iterator *iterator;
   ls_dataset *examples;
-  ls_iterator *files;  // Names of the examples' files; NULL: rows.
+  ls_iterator *origins;  // The examples' files or rows; NULL: rows from 0 on.
+  bool are_files;
   ls_function *function;
   ls_nest batch, results;
   const char *names;  // Names of classes, one per line; "": numbers.
@@ -38,7 +39,7 @@ static void end_predictor(predictor *p) {
   ls_function_release(p->function);
   ls_iterator_release(p->iterator);
   ls_dataset_release(p->examples);
-  ls_iterator_release(p->files);
+  ls_iterator_release(p->origins);
   ls_model_destroy(&p->model);
 }
 CLI_OWNED_STRUCT(predictor, end_predictor)
@@ -97,10 +98,20 @@ static bool is_done(const predictor *p) {
   return p->flags->limit > 0 && p->done == p->flags->limit;
 }
 
-// Prints the file of an example, or its number.
-static void print_origin(const predictor *p, const ls_bytes *file) {
+// Returns the file that an origin names; NULL: it has a row.
+static const ls_bytes *file_of(ls_nest origin) {
+  const ls_array *array = ls_nest_as_array(origin);
+  return array != NULL && ls_array_dtype(array) == LS_DTYPE_STRING
+             ? ls_array_data(array)
+             : NULL;
+}
+
+void cli_print_origin(ls_nest origin, int64_t number) {
+  const ls_bytes *file = file_of(origin);
+  const ls_array *row = ls_nest_as_array(origin);
   if (file == NULL) {
-    printf(",\"row\":%lld", (long long)p->done);
+    printf(",\"row\":%lld",
+           (long long)(row != NULL ? ls_array_i64(row, 0) : number));
     return;
   }
   printf(",\"file\":");
@@ -142,19 +153,16 @@ static void print_top(const predictor *p, int64_t row) {
 // Prints the line of the next example, row `row` of the results.
 static ls_status print_example(predictor *p, int64_t row) {
   CLI_OWN(ls_nest, origin) = ls_none();
-  const ls_bytes *file = NULL;
-  if (p->files != NULL) {
-    LS_RETURN_IF_ERROR(ls_iterator_next(p->files, &origin));
-    file = ls_array_data(ls_nest_as_array(origin));
-  }
+  if (p->origins != NULL)
+    LS_RETURN_IF_ERROR(ls_iterator_next(p->origins, &origin));
   if (p->pixels > 0) {
-    LS_RETURN_IF_ERROR(print_pixels(p, row, file));
+    LS_RETURN_IF_ERROR(print_pixels(p, row, file_of(origin)));
   } else {
     cli_print_row(p->results, row);
     cli_write_names(stdout, p->names, p->results, row);
     print_top(p, row);
   }
-  print_origin(p, file);
+  cli_print_origin(origin, p->done);
   printf("}\n");
   return ls_ok();
 }
@@ -190,9 +198,9 @@ static ls_status print_all(predictor *p, int64_t batch_size) {
       // The message names the file; a note about the data set adds nothing.
       const char *text = ls_status_message(status);
       if (alone)
-        return p->files == NULL ? cli_give(&status)
-                                : LS_STATUS(ls_status_code(status), "%.*s",
-                                            (int)strcspn(text, "\n"), text);
+        return !p->are_files ? cli_give(&status)
+                             : LS_STATUS(ls_status_code(status), "%.*s",
+                                         (int)strcspn(text, "\n"), text);
       alone = true;
       LS_RETURN_IF_ERROR(begin_batches(p, 1));
       continue;
@@ -234,7 +242,7 @@ static ls_status print_data(predictor *p, const ls_train_config *config) {
   const predict_flags *flags = p->flags;
   const ls_model_type *type = p->type;
   CLI_OWN(ls_dataset, examples) = NULL;
-  CLI_OWN(ls_dataset, files) = NULL;
+  CLI_OWN(ls_dataset, origins) = NULL;
   const ls_task *task = ls_model_type_task(type);
   if ((flags->top > 0 || flags->logits) &&
       (task->label_dtype != LS_DTYPE_I32 || type->label_shape.rank > 0))
@@ -245,7 +253,7 @@ static ls_status print_data(predictor *p, const ls_train_config *config) {
         LS_SHAPE_TEXT(task->label_dtype, type->label_shape));
   LS_RETURN_IF_ERROR(begin_masks(flags->out, type));
   LS_RETURN_IF_ERROR(cli_open_examples(config, flags->data, flags->features,
-                                       type, &examples, &files));
+                                       "predict", type, &examples, &origins));
   LS_RETURN_IF_ERROR(ls_train_check_data(type, examples));
   if (p->served == NULL) {
     // The optimizer's schedule is not used here, but needs a number of steps.
@@ -255,10 +263,12 @@ static ls_status print_data(predictor *p, const ls_train_config *config) {
   p->names = config->classes != NULL ? config->classes : "";
   p->examples = ls_train_examples(type, examples, false);
   p->pixels = cli_has_pixels(type) ? type->num_classes : 0;
-  if (files != NULL)
-    LS_RETURN_IF_ERROR(ls_iterator_create(
-        files, &(ls_iterator_options){.name = "files", .prefetch = LS_SOME(0)},
-        &p->files));
+  if (origins != NULL) {
+    ls_element_spec spec;
+    LS_RETURN_IF_ERROR(cli_begin_rows(origins, &p->origins));
+    LS_RETURN_IF_ERROR(ls_dataset_spec(origins, &spec));
+    p->are_files = spec.leaves[0].type.dtype == LS_DTYPE_STRING;
+  }
   LS_RETURN_IF_ERROR(ls_function_create(
       &(ls_function_options){
           .call = predict_batch, .user = p, .name = "predict"},
@@ -360,8 +370,8 @@ int cli_predict(int argc, char **argv) {
       .command = "predict",
       .about = "Prints the predictions of a run's saved model: a line of JSON "
                "per example, with the class, its probability and name, and the "
-               "example's file or row (from 0), or these for each position of "
-               "a text; for each line of text files given by --data its loss "
+               "example's file or row in its data (from 0), or these for each "
+               "position of a text; for each line of text files given by --data its loss "
                "and perplexity; for classes of pixels the share of each class; "
                "of regression the value; of several labels their "
                "probabilities, and the names of those above 0.5. Default: for "

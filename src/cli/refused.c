@@ -48,8 +48,8 @@ static const cli_refusal libraries_train[] = {
      "accumulate,precision",
      "its model function makes the optimizer and chooses types; --param passes "
      "numbers to it"},
-    {"data,test,split,features,label,task,outputs,one-hot,normalize,flip,crop,"
-     "epochs",
+    {"data,test,split,features,label,task,outputs,one-hot,missing,normalize,"
+     "flip,crop,epochs",
      "its input functions have the data; --param passes numbers to them"}};
 
 const cli_refusals cli_train_refused_by_libraries = {

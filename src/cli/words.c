@@ -63,6 +63,15 @@ bool cli_words_read(const char *command, const char *flag, const char *text,
   return good;
 }
 
+const char *cli_words_value(const cli_words *words, const char *name) {
+  const char *other = NULL;
+  for (size_t i = 0; i < words->count; ++i) {
+    if (strcmp(words->maps[i].from, name) == 0) return words->maps[i].to;
+    if (strcmp(words->maps[i].from, "*") == 0) other = words->maps[i].to;
+  }
+  return other;
+}
+
 void cli_words_close(cli_words *words) {
   cli_release(words->text);
   cli_release(words->items);

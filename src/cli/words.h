@@ -23,6 +23,9 @@ bool cli_words_read(const char *command, const char *flag, const char *text,
                     const char *map);
 void cli_words_close(cli_words *words);  // Accepts zeroed words.
 CLI_OWNED_STRUCT(cli_words, cli_words_close)
+// Returns what a list of maps has for a name, else what it has for *; NULL:
+// neither.
+const char *cli_words_value(const cli_words *words, const char *name);
 // The first returns true if a name matches one of the patterns, or there are
 // none; the second returns OK if each pattern matches an array of one of the
 // files, of which `b` may be NULL.

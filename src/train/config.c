@@ -57,6 +57,7 @@ static const struct {
     ENTRY_TEXT(classes, ""),
     ENTRY_TEXT(one_hot, ""),
     ENTRY_TEXT(categories, ""),
+    ENTRY_TEXT(missing, ""),
     ENTRY_TEXT(columns, ""),
     ENTRY_TEXT(bytes, ""),
     ENTRY_COUNT(crop),

@@ -194,6 +194,7 @@ begins base-rows "$rows"
 row same   same       no     features a,b,y
 row same   same       no     label y --features a,b
 row other  other      no     one-hot kind --features a,b,kind,y
+row same   same       no     missing a=0
 row other  other      no     test rows.csv
 row other  other      no     split 0.5
 row other  other      no     normalize

@@ -54,7 +54,8 @@ trains words --data words.csv --test test.csv
 said err.txt "labels of 'words.csv' are texts, 3 classes: 0 bird, 1 cat, 2 dog"
 said runs/words/config.json '"classes":"bird\ncat\ndog"'
 cp out.txt words.txt
-trains numbers --data numbers.csv --test numbers-test.csv
+trains numbers --data numbers.csv --test numbers-test.csv --outputs 3
+said runs/words/config.json '"outputs":3'
 said runs/numbers/config.json '"classes":""'
 cmp -s out.txt words.txt || fail "texts are learnt otherwise than numbers"
 cmp -s runs/words/model.safetensors runs/numbers/model.safetensors ||
@@ -88,7 +89,7 @@ ends 1 "'label' of 'words.csv' is read as labels and has texts; the run was" \
 ends 1 "model 'tiny' has 4 classes, the labels of 'five.csv' are 5 texts" \
   train $tiny --quiet --data five.csv --outputs 4
 # shellcheck disable=SC2086
-ends 1 "label 1 in column 'label' is empty" \
+ends 1 "row 1 of column 'label' is empty: its texts are single lines; --missing label=TEXT" \
   train $tiny --quiet --data empty.csv
 # shellcheck disable=SC2086
 ends 1 "label 'fish' is none of the 3 classes" \

@@ -86,29 +86,130 @@ ends 1 "'zip.csv' is a zip file" data zip.csv
 ends 2 "- is for eval and predict" train --model tiny --data - --quiet <base.csv
 
 # ---- Bytes -------------------------------------------------------------------
+# pixels SUFFIX COLUMNS: a row of 200 and 55, then 1 in all of them.
+pixels() {
+  awk -v suffix="$1" -v columns="$2" 'BEGIN {
+    for (i = 1; i <= columns; ++i) printf "p%d%s", i, i < columns ? "," : "\n"
+    for (i = 1; i <= columns; ++i)
+      printf "%d%s%s", i == 1 ? 200 : i == 2 ? 55 : 1, suffix,
+        i < columns ? "," : "\n"
+  }'
+}
 awk 'BEGIN {
-  print "a,b,label"
-  for (i = 0; i < 40; ++i)
-    print i * 37 % 256 "," i * 91 % 256 "," (i * 37 % 256 > 120)
+  for (i = 1; i <= 64; ++i) printf "p%d,", i
+  print "label"
+  for (row = 0; row < 40; ++row) {
+    for (i = 1; i <= 64; ++i) printf "%d,", row * i * 37 % 256
+    print (row * 37 % 256 > 120)
+  }
 }' >bytes.csv
 trains bytes --data bytes.csv
-printf 'a,b\n200,55\n' >whole.csv
-printf 'a,b\n200.0,55.0\n' >point.csv
-printf 'a,b\n200,55\n1,2.5\n' >mixed.csv
-printf '{"a":200.0,"b":55}\n' >point.jsonl
+pixels "" 64 >whole.csv
+pixels .0 64 >point.csv
+{ cat whole.csv && sed -n 's/^200/0.5/p' whole.csv; } >mixed.csv
 predicts runs/bytes whole.csv
 cp out.txt answers.txt
 same runs/bytes point.csv
-same runs/bytes point.jsonl
-printf '{"a":200,"b":55,"c":[{}],"d":[],"e":true}\n' >others.jsonl
-same runs/bytes others.jsonl
+for value in 200.0 200; do
+  awk -F , -v value=$value 'NR == 1 { split($0, name) }
+    NR == 2 {
+      printf "{\"p1\":%s", value
+      for (i = 2; i <= NF; ++i) printf ",\"%s\":%s", name[i], $i
+      print ",\"c\":[{}],\"d\":[],\"e\":true}"
+    }' whole.csv >point.jsonl
+  same runs/bytes point.jsonl
+done
 predicts runs/bytes mixed.csv
 head -n 1 out.txt | cmp -s - answers.txt || fail "a fraction changes other rows"
-printf 'a,b\n200,55\n300,2\n' >large.csv
+{ cat whole.csv && sed -n 's/^200/300/p' whole.csv; } >large.csv
 "$lockstep" predict runs/bytes --data large.csv >out.txt 2>err.txt &&
   fail "300 is a byte"
 grep -qF "'300' is no u8; the command takes whole numbers as bytes" err.txt ||
   fail "300 without a hint"
+# An image of as many pixels is a row, too.
+"$lockstep" predict runs/bytes --data "$(dirname "$0")/../images/gray.png" \
+  >out.txt 2>err.txt || fail "a picture of a model of pixels"
+# Few columns with names are numbers, and so is all that is normalized.
+cut -d , -f 1-2,65 bytes.csv >few.csv
+trains few --data few.csv
+trains normal --data bytes.csv --normalize
+for name in few normal; do
+  grep -qF '"bytes":"no"' runs/$name/config.json || fail "$name: bytes"
+done
+printf 'p1,p2\n300,1.5\n' >large.csv
+predicts runs/few large.csv
+# A run from before has taken them as bytes.
+sed 's/"bytes":"no"/"bytes":"yes"/; s/,"crc32c":[^}]*//' runs/few/config.json \
+  >config.json
+cp config.json runs/few/config.json
+printf 'p1,p2\n300,1\n' >large.csv
+ends 1 "'300' is no u8" predict runs/few --data large.csv
+
+# ---- Fields without a value --------------------------------------------------
+awk 'BEGIN {
+  print "id,a,b,city,label"
+  for (i = 0; i < 40; ++i)
+    printf "%s,%s,%s,%s,%s\n", i == 3 ? "" : i, i % 7 == 2 ? 9 : i % 7 ".5",
+      i % 5 == 1 ? -1 : i % 5, i % 6 == 1 ? "none" : i % 2 ? "Rom" : "Ulm",
+      (i % 7 > 3) ? "cat" : "dog"
+}' >full.csv
+# Gaps in place of these values: of all kinds, of a column of whole numbers only
+# empty ones.
+awk -F , -v OFS=, '{
+  split("NA,nan, ,,null", gap, ",")
+  if ($2 == 9) $2 = gap[NR % 5 + 1]
+  if ($3 == -1) $3 = ""
+  if ($4 == "none") $4 = NR % 4 == 1 ? "" : "N/A"
+  print
+}' full.csv >gaps.csv
+awk -F , 'NR > 1 {
+  printf "{\"b\":%s", $3 == "" ? "null" : $3
+  if ($2 ~ /[0-9]/) printf ",\"a\":%s", $2
+  if ($4 ~ /^[RU]/) printf ",\"city\":\"%s\"", $4
+  printf ",\"label\":\"%s\"}\n", $5
+}' gaps.csv >gaps.jsonl
+columns="--features a,b,city,label --one-hot city"
+missing="--missing a=9,b=-1,city=none"
+# shellcheck disable=SC2086
+{
+  trains full --data full.csv $columns
+  trains gaps --data gaps.csv $columns $missing
+  trains others --data gaps.csv $columns --missing 'a=9,*=-1,city=none'
+  trains lines --data gaps.jsonl $columns $missing
+  cp -r runs/gaps runs/part
+  "$lockstep" train --resume runs/part --epochs 5 --quiet >out.txt 2>err.txt ||
+    fail "resume with gaps"
+}
+for name in gaps others lines; do
+  cmp -s runs/full/model.safetensors runs/$name/model.safetensors ||
+    fail "$name are learnt otherwise than their values"
+done
+cut -d , -f 2-4 full.csv >full-bare.csv
+cut -d , -f 2-4 gaps.csv >gaps-bare.csv
+predicts runs/full full-bare.csv
+cp out.txt answers.txt
+same runs/gaps gaps-bare.csv
+same runs/gaps gaps.jsonl
+"$lockstep" export runs/gaps --out served >out.txt 2>err.txt || fail "export"
+same served gaps-bare.csv
+"$lockstep" eval runs/gaps --data gaps.csv >out.txt 2>err.txt || fail "eval"
+# Without the flag, and where it cannot be.
+ends 1 "'city' is empty: its texts are single lines; --missing city=TEXT" train \
+  --model tiny --data gaps.csv --features b,city,label --one-hot city --quiet
+ends 1 "column 'b': '' is no f32; fill it in, give the column a value of missing \
+fields (from the command: --missing b=0), or leave it out (--features)" train \
+  --model tiny --data gaps.csv --features b,label --quiet --run-dir runs/no
+ends 1 "'gaps.csv' has no column 'c'; it has id, a, b, city, label (--missing)" \
+  train --model tiny --data gaps.csv --missing c=0 --quiet
+ends 2 "--missing has 'b', expected COLUMN=VALUE" train --data gaps.csv --missing b
+ends 1 "--missing cannot be given with --data synthetic" train --model tiny \
+  --data synthetic --missing a=0 --quiet
+# Columns that are left out may have anything, with names or without.
+trains left --data gaps.csv --features b,label --missing b=0
+sed 1d full.csv | cut -d , -f 1,3,5 >bare.csv
+trains bare --data bare.csv --features 2,3
+"$lockstep" data gaps.csv --features b,label --missing b=0 >out.txt 2>err.txt ||
+  fail "data with gaps"
 
 # ---- Names of classes that are numbers ---------------------------------------
 awk 'BEGIN {
@@ -179,6 +280,18 @@ printf '{\n "a": 1\n}\n' >pretty.json
 } >most.npy
 "$lockstep" data most.npy >out.txt 2>err.txt || fail "data most.npy"
 grep -qF '0: 18446744073709551615' out.txt || fail "an unsigned number"
+# Texts as labels are counted, and shown as they are.
+sed 's/cat/Gr\xc3\xbc\xc3\x9fe/; s/dog/\xff\xfe/' base.csv >texts.csv
+"$lockstep" data base.csv >out.txt 2>err.txt || fail "data base.csv"
+grep -qF "labels of 'base.csv' are texts; a training makes 2 classes of them: cat 16, dog 24" \
+  err.txt || fail "no classes: $(cat err.txt)"
+grep -qF '0: a=0.5 b=0.25 label="dog"' out.txt || fail "no rows: $(cat out.txt)"
+"$lockstep" data texts.csv >out.txt 2>err.txt || fail "data texts.csv"
+grep -qF '0: a=0.5 b=0.25 label="??"' out.txt || fail "no UTF-8: $(cat out.txt)"
+{ head -n 1 base.csv && sed -n 6,7p texts.csv; } >few.csv
+"$lockstep" data few.csv >out.txt 2>err.txt || fail "data few.csv"
+grep -qF "$(printf 'label="Gr\303\274\303\237e"')" out.txt ||
+  fail "no UTF-8: $(cat out.txt)"
 # No control character of a name reaches a terminal.
 printf 'a\033[31mb,name,label\n1,x,2\n' >escape.csv
 header='{"a\u001b[31m":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'

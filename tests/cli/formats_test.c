@@ -296,7 +296,7 @@ static const struct {
     {"turned", "mnist/train-labels-idx1-ubyte,mnist/train-images-idx3-ubyte "
                "--test test.csv"},
     {"own", "own.npz --test own-test.npz --features pictures,kinds"},
-    {"csv", "train.csv --test test.csv"},
+    {"csv", "train.csv --test test.csv --features '*=u8,label'"},
     {"bare", "bare.csv --test test.csv"},
     {"records", "'bytes-*.tfrecord' --test test.tfrecord"},
     {"two", "bytes-0.tfrecord,bytes-1.tfrecord --test images/test"},
@@ -332,8 +332,9 @@ TEST(equal_examples_give_equal_models) {
 }
 
 TEST(what_is_held_out_is_the_same_in_all_files) {
-  static const char *const files[] = {"xy.npz", "train.csv", "bare.csv",
-                                      "'bytes-*.tfrecord'", "ints.tfrecord"};
+  static const char *const files[] = {
+      "xy.npz", "train.csv --features '*=u8,label'", "bare.csv",
+      "'bytes-*.tfrecord'", "ints.tfrecord"};
   static char first[sizeof(out)];
   for (size_t i = 0; i < LS_COUNT_OF(files); ++i) {
     char path[64];
@@ -409,7 +410,10 @@ static void put_named_record(const char *path) {
 
 static void put_wrong(void) {
   put_named_record("named.tfrecord");
-  static const char *const short_row = "label,a,b\n1,2,3\n0,1\n";
+  static const char *const short_row = "label,a,b\n1,2,3\n0,1\n1,2,3\n1,2,3\n"
+                                       "1,2,3\n1,2,3\n1,2,3\n1,2,3\n1,2,3\n"
+                                       "1,2,3\n1,2,3\n1,2,3\n1,2,3\n1,2,3\n"
+                                       "1,2,3\n1,2,3\n1,2,3\n1,2,3\n";
   static const char *const texts = "name,label\nanna,0\nbert,1\n";
   static const char *const kinds = "a,b,label\n1,2,0.5\n3,4,1\n";
   static const char *const few = "a,b,label\n1,2,0\n3,4,1\n5,6,1\n";
@@ -572,7 +576,7 @@ TEST(files_are_shown_and_timed) {
       {"mnist", {"IDX folder, 48 elements of (u8[4,4], u8[])\n0    0 "}},
       {"keras.npz", {"npz, 48 elements of (u8[4,4], i64[1])\n"}},
       {"own.npz", {"of {pictures: u8[4,4], kinds: i64[1]}\n0: pictures=[0"}},
-      {"train.csv", {"CSV, 48 elements of (u8[16], i64[])\n0: ["}},
+      {"train.csv", {"CSV, 48 elements of (f32[16], i64[])\n0: ["}},
       {"train.csv test.csv", {"train.csv and 1 more: CSV, 60 elements"}},
       {"texts.csv",
        {"{name: string[], label: i64[]}\n0: name=\"anna\" label=0"}},
@@ -608,7 +612,7 @@ TEST(files_are_shown_and_timed) {
   expect_run(1, "data bare-2.csv --features 3,1,2");
   expect_run(0, "data train.csv --json --batch 5 --seconds 3");
   assert_non_null(strstr(
-      out, "{\"files\":\"train.csv\",\"format\":\"CSV\",\"spec\":\"(u8[16], "
+      out, "{\"files\":\"train.csv\",\"format\":\"CSV\",\"spec\":\"(f32[16], "
            "i64[])\",\"elements\":48,\"read\":48,\"all\":true,\"seconds\":"));
   assert_non_null(strstr(out, ",\"stages\":[{\"name\":\""));
 }

@@ -336,7 +336,8 @@ TEST(rows_of_columns_are_those_of_their_numbers) {
             i % 5, i % 2 ? "odd" : "even");
   assert_int_equal(fclose(file), 0);
   run_command("train --model tiny --data colors.csv --one-hot color --quiet "
-              "--run-dir colors-run --steps 3 --batch-size 8 --test none");
+              "--missing size=3.5,color=red --run-dir colors-run --steps 3 "
+              "--batch-size 8 --test none");
   run_command("export colors-run --out colors");
   server self = start_server("colors=colors");
   HEAP(char, answer) = malloc(ANSWER);
@@ -352,6 +353,8 @@ TEST(rows_of_columns_are_those_of_their_numbers) {
       "{\"instances\":[[0.5,\"red\",2],[3.5,\"ros\\u00e9\",1]]}",
       "{\"instances\":[[0.5,0,1,0,2],"
       "{\"weight\":1,\"color\":\"ros\xc3\xa9\",\"size\":3.5}]}",
+      "{\"instances\":[[0.5,null,2],{\"weight\":1,\"color\":\"ros\xc3\xa9\"}]}",
+      "{\"instances\":[{\"weight\":2,\"size\":0.5},[null,\"ros\u00e9\",1]]}",
       "{\"instances\":[{\"examples\":[0.5,0,1,0,2]}, [3.5 , 0,0,1, 1]]}"};
   for (size_t i = 0; i < LS_COUNT_OF(same); ++i) {
     assert_int_equal(post_text(self.port, path, same[i], answer, &body), 200);
@@ -370,7 +373,8 @@ TEST(rows_of_columns_are_those_of_their_numbers) {
       {"[[1,2],\"red\"]", "instance 1 has another number of values"},
       {"{\"size\":1,\"color\":\"red\",\"colour\":2}", "has another name"},
       {"{\"size\":1,\"color\":\"red\",\"size\":2}", "lacks a column"},
-      {"{\"size\":1,\"color\":\"red\"}", "another number of values"},
+      {"{\"size\":1,\"color\":\"red\"}", "lacks a column"},
+      {"[0.5,\"red\",null]", "column 'weight' is null, expected a number"},
       {"\"red\"", "is no list"}};
   for (size_t i = 0; i < LS_COUNT_OF(wrong); ++i) {
     char text[300];

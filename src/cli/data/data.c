@@ -13,7 +13,7 @@
 typedef struct data_flags {
   const char **files;
   size_t num_files;
-  const char *features;
+  const char *features, *missing;
   int64_t batch, threads, seconds;
   bool shuffle, json;
 } data_flags;
@@ -227,7 +227,8 @@ static ls_status data_open(data_flags *flags, ls_runtime **out_runtime) {
       flags->num_files == 1
           ? cli_files_open(flags->files[0], &files)
           : cli_files_open_list(flags->files, flags->num_files, &files));
-  LS_RETURN_IF_ERROR(cli_open_shown(&files, flags->features, &dataset));
+  LS_RETURN_IF_ERROR(
+      cli_open_shown(&files, flags->features, flags->missing, &dataset));
   return data_show(*out_runtime, flags, &files, dataset);
 }
 
@@ -245,6 +246,7 @@ int cli_data_command(int argc, char **argv) {
       .files = (const char **)argv, .threads = -1, .seconds = 5};
   const cli_option options[] = {
       CLI_FEATURES_OPTION(&flags.features),
+      CLI_MISSING_OPTION(&flags.missing),
       {"batch", CLI_COUNT, &flags.batch, "N",
        "examples per batch (default 128, or 1 if they differ in size)"},
       {"shuffle", CLI_FLAG, &flags.shuffle, NULL, "read in random order"},
@@ -268,5 +270,7 @@ int cli_data_command(int argc, char **argv) {
       .operand_form = "FILE...",
       .num_operands = &flags.num_files};
   CLI_PARSE_OR_RETURN(&syntax, argc, argv);
+  if (!cli_words_read("data", "missing", flags.missing, "COLUMN=VALUE"))
+    return CLI_USAGE;
   return data_run(&flags);
 }

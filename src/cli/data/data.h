@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "cli/cli.h"
+#include "cli/words.h"
 
 // ---- Files -----------------------------------------------------------------
 typedef struct cli_format cli_format;
@@ -207,7 +208,7 @@ bool cli_has_texts(const char *folder);
 cli_pair_opener cli_open_pairs;
 // Opens pairs if possible, else elements unchanged.
 ls_status cli_open_shown(const cli_files *files, const char *features,
-                         ls_dataset **out);
+                         const char *missing, ls_dataset **out);
 
 // Readers of the table, for its fields `open` and `open_pairs`.
 cli_opener cli_csv_rows, cli_text_lines, cli_image_files, cli_json_lines;
@@ -234,6 +235,9 @@ ls_dataset *cli_read_images(ls_dataset *paths);
 // over: images, or tuples that begin with one. `path` names them in messages.
 ls_status cli_fit_first(const char *path, const cli_pair_request *request,
                         ls_dataset *images, ls_shape *out);
+// Returns a model of the library with such labels that takes images of 3
+// channels; NULL: none.
+const char *cli_colored_model(const ls_model_type *type);
 // Copies classes [h, w] to an array of their type and another size: to each the
 // nearest one.
 void cli_sample_classes(const ls_array *from, ls_array *to);
@@ -289,6 +293,7 @@ typedef struct cli_sheet {
   // Texts of the columns that are one-hot; NULL: others.
   cli_class_list **categories;
   char **names;         // Storage of names that a file has not by itself.
+  cli_words missing;    // Values of missing fields, by columns.
   ls_dataset *guessed;  // A data set with types guessed from the first rows.
 } cli_sheet;
 void cli_sheet_close(cli_sheet *table);
@@ -303,6 +308,10 @@ ls_status cli_sheet_open_json(const cli_files *files, cli_sheet *out);
 // in the place of the first of them, and one item for each of the others.
 ls_dataset *cli_sheet_read(const cli_files *files, const cli_sheet *table,
                            const ls_csv_column *columns, size_t count);
+// Reads some columns so, as if they were all: in a file without names the
+// others are texts in their places.
+ls_dataset *cli_sheet_read_some(const cli_files *files, const cli_sheet *table,
+                                const size_t *items, size_t count);
 ls_dataset *cli_json_rows(const cli_files *files, const cli_sheet *table,
                           const ls_csv_column *columns, size_t count);
 // Finds a column by its name.
@@ -311,6 +320,11 @@ ls_status cli_sheet_find(const cli_files *files, const cli_sheet *table,
 // Refuses a column of neither numbers nor texts, with advice.
 ls_status cli_sheet_check(const cli_files *files, const cli_sheet *table,
                           size_t column, const char *advice);
+// Returns true if one of these is this column.
+bool cli_is_among(const size_t *items, size_t count, size_t column);
+// Sets the values of missing fields by --missing, and guesses types with them.
+ls_status cli_sheet_missing(const cli_files *files,
+                            const cli_pair_request *request, cli_sheet *table);
 // Finds the texts of the columns that are one-hot.
 ls_status cli_sheet_one_hot(const cli_files *files,
                             const cli_pair_request *request, cli_sheet *table);

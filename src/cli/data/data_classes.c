@@ -13,6 +13,7 @@ enum { MOST_CLASSES = 10000, MOST_SHOWN = 10 };
 // Sorted names.
 struct cli_class_list {
   char **names;
+  int64_t *rows;  // Number of rows that have each, where they were found.
   size_t count, capacity, bytes;
 };
 
@@ -27,6 +28,7 @@ void cli_class_list_release(cli_class_list *list) {
   for (size_t i = 0; i < list->count; ++i)
     cli_release(list->names[i]);
   cli_release(list->names);
+  cli_release(list->rows);
   cli_release(list);
 }
 
@@ -56,18 +58,26 @@ static size_t find_name(const cli_class_list *list, ls_bytes name,
 static ls_status insert_name(cli_class_list *list, size_t at, ls_bytes name) {
   if (list->count == list->capacity) {
     const size_t capacity = list->capacity > 0 ? 2 * list->capacity : 16;
+    CLI_OWN_ARRAY_OR_RETURN(int64_t, rows, capacity);
     CLI_NEW_ARRAY_OR_RETURN(char *, names, capacity);
-    if (list->count > 0)
+    if (list->count > 0) {
       memcpy(names, list->names, list->count * sizeof(*names));
+      memcpy(rows, list->rows, list->count * sizeof(*rows));
+    }
     cli_release(list->names);
+    cli_release(list->rows);
     list->names = names;
+    list->rows = cli_give(&rows);
     list->capacity = capacity;
   }
   CLI_NEW_ARRAY_OR_RETURN(char, copy, name.size + 1);
   memcpy(copy, name.data, name.size);
+  memmove(list->rows + at + 1, list->rows + at,
+          (list->count - at) * sizeof(*list->rows));
   memmove(list->names + at + 1, list->names + at,
           (list->count++ - at) * sizeof(*list->names));
   list->names[at] = copy;
+  list->rows[at] = 0;
   list->bytes += name.size + 1;
   return ls_ok();
 }
@@ -95,17 +105,23 @@ static ls_status add_label(cli_class_list *list, const char *column,
   if (name.size == 0 || memchr(name.data, '\n', name.size) != NULL ||
       memchr(name.data, '\0', name.size) != NULL)
     return ls_invalid_argument(
-        "label %lld in column '%s' is %s: names of classes are single lines",
-        (long long)row, column,
-        name.size == 0 ? "empty" : "several lines long");
+        "row %lld of column '%s' is %s: its texts are single lines%s%s%s",
+        (long long)row, column, name.size == 0 ? "empty" : "several lines long",
+        name.size == 0 ? "; --missing " : "", name.size == 0 ? column : "",
+        name.size == 0 ? "=TEXT takes another" : "");
   const size_t at = find_name(list, name, &found);
-  if (found) return ls_ok();
+  if (found) {
+    ++list->rows[at];
+    return ls_ok();
+  }
   if (list->count == MOST_CLASSES)
     return ls_invalid_argument(
         "column '%s' is read as labels and has more than %d different texts: "
         "give another column by --features LABEL",
         column, MOST_CLASSES);
-  return insert_name(list, at, name);
+  LS_RETURN_IF_ERROR(insert_name(list, at, name));
+  list->rows[at] = 1;
+  return ls_ok();
 }
 
 bool cli_next_label(ls_bytes *rest, ls_bytes *out) {
@@ -139,16 +155,18 @@ static ls_status read_labels(ls_dataset *rows, size_t item, const char *column,
 
 size_t cli_class_list_count(const cli_class_list *list) { return list->count; }
 
-// Formats names, each after its number if `numbered`.
-static void print_names(const cli_class_list *list, bool numbered, char *text,
-                        size_t size) {
+// Formats names, each after its number if `numbered`, before the number of its
+// rows if `counted`.
+static void print_names(const cli_class_list *list, bool numbered, bool counted,
+                        char *text, size_t size) {
   size_t used = 0;
   const size_t shown = list->count > MOST_SHOWN ? MOST_SHOWN - 1 : list->count;
   for (size_t i = 0; i < shown && used < size; ++i) {
-    char number[24] = "";
+    char number[24] = "", rows[24] = "";
     if (numbered) snprintf(number, sizeof(number), "%zu ", i);
-    const int put = snprintf(text + used, size - used, "%s%s%.40s",
-                             i > 0 ? ", " : "", number, list->names[i]);
+    if (counted) snprintf(rows, 24, " %lld", (long long)list->rows[i]);
+    const int put = snprintf(text + used, size - used, "%s%s%.40s%s",
+                             i > 0 ? ", " : "", number, list->names[i], rows);
     used += put > 0 ? (size_t)put : 0;
   }
   if (shown < list->count && used < size)
@@ -156,15 +174,19 @@ static void print_names(const cli_class_list *list, bool numbered, char *text,
 }
 
 void cli_class_list_print(const cli_class_list *list, char *text, size_t size) {
-  print_names(list, false, text, size);
+  print_names(list, false, false, text, size);
 }
 
 static void report_classes(const char *command, const char *file,
                            const cli_class_list *list) {
   char text[600];
-  print_names(list, true, text, sizeof(text));
-  cli_say(command, "labels of '%s' are texts, %zu classes: %s", file,
-          list->count, text);
+  const bool shows = strcmp(command, "data") == 0;
+  print_names(list, !shows, shows, text, sizeof(text));
+  cli_say(command,
+          shows ? "labels of '%s' are texts; a training makes %zu classes of "
+                  "them: %s"
+                : "labels of '%s' are texts, %zu classes: %s",
+          file, list->count, text);
 }
 
 static char *join_names(const cli_class_list *list) {

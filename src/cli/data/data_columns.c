@@ -31,14 +31,14 @@ int64_t cli_sheet_numbers(const cli_sheet *table, const size_t *items,
   return numbers;
 }
 
-static bool is_among(const size_t *items, size_t count, size_t column) {
+bool cli_is_among(const size_t *items, size_t count, size_t column) {
   for (size_t i = 0; i < count; ++i)
     if (items[i] == column) return true;
   return false;
 }
 
 static bool is_label(const cli_choice *choice, size_t column) {
-  return is_among(choice->labels, choice->num_labels, column);
+  return cli_is_among(choice->labels, choice->num_labels, column);
 }
 
 static const size_t no_label = SIZE_MAX;  // There is no column of labels.
@@ -52,7 +52,7 @@ static ls_status guess_label(const cli_files *files, const cli_sheet *table,
   const size_t known = choice->count;
   size_t label = no_label, named = 2, left = 0;
   for (size_t i = 0; i < table->count; ++i) {
-    if (is_among(choice->items, known, i)) continue;
+    if (cli_is_among(choice->items, known, i)) continue;
     size_t k = 0;
     while (k < 2 && strcasecmp(table->columns[i].name, names[k]) != 0)
       ++k;
@@ -121,7 +121,7 @@ static ls_status choose_known(const cli_files *files, const cli_sheet *table,
           "examples it has %lld",
           name, files->first, (long long)found, found == 1 ? "" : "s",
           (long long)width);
-    if (is_among(choice->items, choice->count, column)) continue;
+    if (cli_is_among(choice->items, choice->count, column)) continue;
     choice->items[choice->count++] = column;
   }
   return ls_ok();
@@ -198,11 +198,11 @@ static ls_status check_labels(const cli_sheet *table,
                               const cli_choice *choice) {
   for (size_t k = 0; k < choice->num_labels; ++k) {
     const size_t label = choice->labels[k];
-    if (is_among(choice->items, choice->count, label))
+    if (cli_is_among(choice->items, choice->count, label))
       return ls_invalid_argument("--features: column '%s' is both a part of "
                                  "the examples and a label",
                                  table->columns[label].name);
-    if (is_among(choice->labels, k, label))
+    if (cli_is_among(choice->labels, k, label))
       return ls_invalid_argument("--features: column '%s' is a label twice",
                                  table->columns[label].name);
   }
@@ -213,7 +213,7 @@ static ls_status check_labels(const cli_sheet *table,
 static ls_status check_texts(const cli_sheet *table, const cli_choice *choice) {
   for (size_t i = 0; i < table->count; ++i)
     if (table->categories[i] != NULL &&
-        !is_among(choice->items, choice->count, i))
+        !cli_is_among(choice->items, choice->count, i))
       return ls_invalid_argument("--one-hot: '%s' is no column of the examples",
                                  table->columns[i].name);
   return ls_ok();
@@ -226,6 +226,8 @@ ls_status cli_choose_columns(const cli_files *files,
   if (!request->no_labels) LS_RETURN_IF_ERROR(check_labels(table, out));
   return check_texts(table, out);
 }
+
+enum { LEAST_PIXELS = 64 };
 
 // ---- Types of examples ------------------------------------------------------
 bool cli_are_pixels(int64_t least, int64_t most) {
@@ -241,17 +243,19 @@ bool cli_are_bytes(cli_classes *classes, bool found) {
 }
 
 // Finds out if the first rows of integer columns are pixels.
-static ls_status look_for_pixels(const cli_sheet *table, const size_t *items,
-                                 size_t count, bool *out) {
+static ls_status look_for_pixels(const cli_files *files, const cli_sheet *table,
+                                 const size_t *items, size_t count, bool *out) {
   CLI_OWN(ls_iterator, iterator) = NULL;
   CLI_OWN(ls_nest, element) = ls_none();
   int64_t least = INT64_MAX, most = INT64_MIN;
-  LS_RETURN_IF_ERROR(cli_begin_rows(table->guessed, &iterator));
+  CLI_OWN(ls_dataset, rows) = cli_sheet_read_some(files, table, items, count);
+  LS_RETURN_IF_ERROR(cli_begin_rows(rows, &iterator));
   for (int row = 0; row < CLI_LOOK_AT; ++row) {
     CLI_NEXT_OR(break, iterator, &element);
-    for (size_t i = 0; i < count; ++i) {
-      const ls_array *item = ls_nest_as_array(ls_nest_item(element, items[i]));
-      for (int64_t k = 0; k < ls_array_num_elements(item); ++k) {
+    for (size_t i = 0; i < ls_nest_count(element); ++i) {
+      const ls_array *item = ls_nest_as_array(ls_nest_item(element, i));
+      const bool is_other = ls_array_dtype(item) == LS_DTYPE_STRING;
+      for (int64_t k = 0; !is_other && k < ls_array_num_elements(item); ++k) {
         const int64_t number = ls_array_i64(item, k);
         if (number < least) least = number;
         if (number > most) most = number;
@@ -263,17 +267,18 @@ static ls_status look_for_pixels(const cli_sheet *table, const size_t *items,
 }
 
 // Returns the part of a data set's first rows whose text in `item` is a number.
-static ls_status find_numbers(const cli_sheet *table, size_t item,
-                              double *out_part) {
+static ls_status find_numbers(const cli_files *files, const cli_sheet *table,
+                              size_t item, double *out_part) {
   CLI_OWN(ls_iterator, iterator) = NULL;
   CLI_OWN(ls_nest, element) = ls_none();
   int numbers = 0, rows = 0;
   *out_part = 0;
-  LS_RETURN_IF_ERROR(cli_begin_rows(table->guessed, &iterator));
+  CLI_OWN(ls_dataset, column) = cli_sheet_read_some(files, table, &item, 1);
+  LS_RETURN_IF_ERROR(cli_begin_rows(column, &iterator));
   for (; rows < CLI_LOOK_AT; ++rows) {
     CLI_NEXT_OR(break, iterator, &element);
-    const ls_bytes *text =
-        ls_array_data(ls_nest_as_array(ls_nest_item(element, item)));
+    const ls_bytes *text = ls_array_data(ls_nest_as_array(
+        ls_nest_item(element, table->header ? 0 : item)));
     char copy[64], *end = NULL;
     snprintf(copy, sizeof(copy), "%.*s",
              (int)(text->size < 60 ? text->size : 60), text->data);
@@ -286,12 +291,10 @@ static ls_status find_numbers(const cli_sheet *table, size_t item,
 
 ls_status cli_sheet_find_text(const cli_files *files, const cli_sheet *table,
                               size_t item) {
-  CLI_OWN_ARRAY_OR_RETURN(ls_csv_column, columns, table->count);
-  memcpy(columns, table->columns, table->count * sizeof(*columns));
-  columns[item].dtype = LS_DTYPE_F64;
-  CLI_OWN(ls_dataset, rows) =
-      table->header ? cli_sheet_read(files, table, &columns[item], 1)
-                    : cli_sheet_read(files, table, columns, table->count);
+  const ls_dtype dtype = table->columns[item].dtype;
+  table->columns[item].dtype = LS_DTYPE_F64;
+  CLI_OWN(ls_dataset, rows) = cli_sheet_read_some(files, table, &item, 1);
+  table->columns[item].dtype = dtype;
   CLI_OWN(ls_iterator, iterator) = NULL;
   CLI_OWN(ls_nest, element) = ls_none();
   LS_RETURN_IF_ERROR(cli_begin_rows(rows, &iterator));
@@ -306,12 +309,14 @@ ls_status cli_sheet_find_text(const cli_files *files, const cli_sheet *table,
 static ls_status refuse_texts(const cli_files *files, const cli_sheet *table,
                               size_t item) {
   double part = 0;
-  LS_RETURN_IF_ERROR(find_numbers(table, item, &part));
+  LS_RETURN_IF_ERROR(find_numbers(files, table, item, &part));
   if (part >= 0.9)
     LS_RETURN_IF_ERROR(ls_status_annotate(
         cli_sheet_find_text(files, table, item),
-        "nearly all of the column are numbers: correct that field, or leave "
-        "the column out with --features COLUMN,...,LABEL"));
+        "nearly all of the column are numbers: correct that field, leave the "
+        "column out with --features COLUMN,...,LABEL, or, if NA or null is no "
+        "value, give one with --missing %s=0",
+        table->columns[item].name));
   return ls_invalid_argument(
       "column '%s' of '%s' has texts, and a model learns from numbers: "
       "leave it out with --features COLUMN,...,LABEL, or give each text a "
@@ -341,9 +346,13 @@ ls_status cli_choose_dtype(const cli_files *files, const cli_sheet *table,
     whole &= column->dtype == LS_DTYPE_I64;
   }
   bool pixels = type != NULL && type->dtype == LS_DTYPE_U8;
-  if (type == NULL && whole)
+  // Few columns with names are no picture; a run may have taken them so.
+  const bool may_be_picture =
+      !table->header || (classes != NULL && !classes->may_find) ||
+      cli_sheet_numbers(table, choice->items, choice->count) >= LEAST_PIXELS;
+  if (type == NULL && whole && may_be_picture)
     LS_RETURN_IF_ERROR(
-        look_for_pixels(table, choice->items, choice->count, &pixels));
+        look_for_pixels(files, table, choice->items, choice->count, &pixels));
   pixels = cli_are_bytes(classes, pixels);
   if (type == NULL && whole && pixels) *out = LS_DTYPE_U8;
   // The training scales bytes so.

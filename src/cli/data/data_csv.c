@@ -14,10 +14,7 @@ static ls_status find_classes(const cli_files *files, const cli_sheet *table,
                               size_t label, cli_classes *classes,
                               bool are_lists, const char *command) {
   if (classes->names != NULL && classes->names[0] != '\0') return ls_ok();
-  CLI_OWN(ls_dataset, rows) =
-      table->header
-          ? cli_sheet_read(files, table, &table->columns[label], 1)
-          : cli_sheet_read(files, table, table->columns, table->count);
+  CLI_OWN(ls_dataset, rows) = cli_sheet_read_some(files, table, &label, 1);
   const ls_status status = cli_classes_find(
       rows, table->header ? 0 : label, are_lists, table->columns[label].name,
       files->first, command, &classes->found);
@@ -242,7 +239,12 @@ static ls_status read_pairs(const cli_files *files, cli_sheet *table,
   const ls_csv_column *columns = table->header ? chosen : table->columns;
   const size_t num_columns =
       table->header ? count + choice->num_labels : table->count;
-  // Reads only the chosen columns, since others may be malformed.
+  // Reads only the chosen columns, since others may be malformed; where they
+  // have no names, the others as texts.
+  for (size_t i = 0; !table->header && i < table->count; ++i)
+    if (!cli_is_among(items, count, i) &&
+        !cli_is_among(choice->labels, choice->num_labels, i))
+      table->columns[i].dtype = LS_DTYPE_STRING;
   for (size_t i = 0; i < count; ++i) {
     places[i] = table->header ? i : items[i];
     chosen[i] = table->columns[items[i]];
@@ -302,6 +304,7 @@ static ls_status pair_columns(const cli_files *files,
   ls_convert_options scaling = {0};
   CLI_OWN_ARRAY_OR_RETURN(size_t, items, table->count + CLI_MOST_FEATURES);
   cli_choice found = {.items = items};
+  LS_RETURN_IF_ERROR(cli_sheet_missing(files, request, table));
   LS_RETURN_IF_ERROR(cli_sheet_one_hot(files, request, table));
   LS_RETURN_IF_ERROR(cli_choose_columns(files, request, table, &found));
   cli_choice choice = found;

@@ -112,6 +112,21 @@ ls_dataset *cli_sheet_read(const cli_files *files, const cli_sheet *table,
                         .stack = "*"});
 }
 
+ls_dataset *cli_sheet_read_some(const cli_files *files, const cli_sheet *table,
+                                const size_t *items, size_t count) {
+  const size_t num_columns = table->header ? count : table->count;
+  CLI_OWN_MEMORY(ls_csv_column, columns) =
+      cli_allocate(num_columns * sizeof(*columns));
+  if (columns == NULL) return NULL;
+  for (size_t i = 0; i < num_columns; ++i) {
+    columns[i] = table->columns[table->header ? items[i] : i];
+    columns[i].stacked = table->header && !table->is_json && count > 1;
+    if (!table->header && !cli_is_among(items, count, i))
+      columns[i].dtype = LS_DTYPE_STRING;
+  }
+  return cli_sheet_read(files, table, columns, num_columns);
+}
+
 // Names the columns of a file without a header by their numbers.
 static ls_status number_columns(cli_sheet *table) {
   LS_RETURN_IF_ERROR(cli_sheet_make(table, table->count));
@@ -125,6 +140,17 @@ static ls_status number_columns(cli_sheet *table) {
   return ls_ok();
 }
 
+// Takes the types of rows of all columns.
+static ls_status take_types(const ls_dataset *rows, cli_sheet *out) {
+  ls_element_spec spec;
+  LS_RETURN_IF_ERROR(ls_dataset_spec(rows, &spec));
+  for (size_t i = 0; i < out->count; ++i) {
+    const int64_t leaf = ls_nest_item(spec.structure, i).as.i64;
+    out->columns[i].dtype = spec.leaves[leaf].type.dtype;
+  }
+  return ls_ok();
+}
+
 ls_status cli_sheet_open_csv(const cli_files *files, cli_sheet *out) {
   LS_RETURN_IF_ERROR(look_at_rows(files->first, out));
   if (!out->header) LS_RETURN_IF_ERROR(number_columns(out));
@@ -134,12 +160,9 @@ ls_status cli_sheet_open_csv(const cli_files *files, cli_sheet *out) {
   LS_RETURN_IF_ERROR(ls_dataset_spec(out->guessed, &spec));
   if (out->header)
     LS_RETURN_IF_ERROR(cli_sheet_make(out, ls_nest_count(spec.structure)));
-  for (size_t i = 0; i < out->count; ++i) {
-    const int64_t leaf = ls_nest_item(spec.structure, i).as.i64;
-    if (out->header) out->columns[i].name = ls_nest_key(spec.structure, i);
-    out->columns[i].dtype = spec.leaves[leaf].type.dtype;
-  }
-  return ls_ok();
+  for (size_t i = 0; out->header && i < out->count; ++i)
+    out->columns[i].name = ls_nest_key(spec.structure, i);
+  return take_types(out->guessed, out);
 }
 
 // ---- Tables ----------------------------------------------------------------
@@ -160,6 +183,7 @@ void cli_sheet_close(cli_sheet *table) {
     if (table->names != NULL) cli_release(table->names[i]);
     if (table->categories != NULL) cli_class_list_release(table->categories[i]);
   }
+  cli_words_close(&table->missing);
   cli_release(table->columns);
   cli_release(table->widths);
   cli_release(table->categories);
@@ -180,6 +204,40 @@ ls_status cli_sheet_check(const cli_files *files, const cli_sheet *table,
   return ls_invalid_argument("column '%s' of '%s' has neither numbers nor a "
                              "text in the first line: %s",
                              table->columns[column].name, files->first, advice);
+}
+
+// ---- Missing fields --------------------------------------------------------
+ls_status cli_sheet_missing(const cli_files *files,
+                            const cli_pair_request *request, cli_sheet *table) {
+  const cli_classes *classes = request->classes;
+  if (classes == NULL || classes->missing == NULL ||
+      classes->missing[0] == '\0')
+    return ls_ok();
+  if (!cli_words_open("data", "missing", classes->missing, "COLUMN=VALUE",
+                      &table->missing))
+    return ls_invalid_argument("--missing is '%s'", classes->missing);
+  size_t at = 0;
+  for (size_t i = 0; classes->may_find && i < table->missing.count; ++i)
+    if (strcmp(table->missing.maps[i].from, "*") != 0)
+      LS_RETURN_IF_ERROR(ls_status_annotate(
+          cli_sheet_find(files, table, table->missing.maps[i].from, &at),
+          "--missing"));
+  for (size_t i = 0; i < table->count; ++i) {
+    ls_csv_column *column = &table->columns[i];
+    column->missing = cli_words_value(&table->missing, column->name);
+    if (column->missing == NULL) continue;
+    char *end = NULL;
+    (void)strtod(column->missing, &end);
+    if (!table->is_json)
+      column->dtype = LS_DTYPE_NONE;
+    else if (column->dtype == LS_DTYPE_NONE && table->widths[i] == 0)
+      column->dtype = end == column->missing || *end != '\0' ? LS_DTYPE_STRING
+                                                             : LS_DTYPE_F32;
+  }
+  if (table->is_json) return ls_ok();
+  CLI_OWN(ls_dataset, rows) =
+      cli_sheet_read(files, table, table->columns, table->count);
+  return take_types(rows, table);
 }
 
 // ---- One-hot columns -------------------------------------------------------
@@ -211,10 +269,7 @@ static ls_status find_categories(const cli_files *files,
   if (!classes->may_find)
     return ls_invalid_argument(
         "config.json: \"categories\" has no texts of column '%s'", name);
-  CLI_OWN(ls_dataset, rows) =
-      table->header
-          ? cli_sheet_read(files, table, &table->columns[at], 1)
-          : cli_sheet_read(files, table, table->columns, table->count);
+  CLI_OWN(ls_dataset, rows) = cli_sheet_read_some(files, table, &at, 1);
   LS_RETURN_IF_ERROR(cli_classes_find(rows, table->header ? 0 : at, false, name,
                                       files->first, NULL, &texts));
   LS_RETURN_IF_ERROR(add_texts(classes, name, texts));

@@ -336,9 +336,50 @@ static ls_status open_as_it_is(const cli_files *files, ls_dataset **out) {
       files->first, kinds);
 }
 
+// Refuses images for a model of columns whose numbers do not count as bytes.
+static ls_status refuse_images(const cli_files *files,
+                               const cli_classes *classes) {
+  char names[400] = "";
+  const int64_t count = cli_classes_count(classes->columns);
+  for (int64_t i = 0; i < count; ++i) {
+    const size_t used = strlen(names);
+    const ls_bytes name = cli_class_name(classes->columns, i);
+    snprintf(names + used, sizeof(names) - used, "%s%.*s", i > 0 ? ", " : "",
+             (int)strcspn(name.data, "\t\n"), name.data);
+  }
+  return ls_invalid_argument(
+      "the model learns from rows%s%s: give rows (.csv, .jsonl), not the "
+      "images of '%s'",
+      count > 0 ? " of columns " : "", names, files->first);
+}
+
+// Checks that examples are images or rows as the run has them, and that
+// --missing is for rows.
+static ls_status check_kind(const cli_files *files,
+                            const cli_classes *classes) {
+  const cli_format *format = files->format;
+  if (classes == NULL || format == NULL) return ls_ok();
+  const bool are_images = format->open == cli_image_files ||
+                          format->open_pairs == cli_image_folder_pairs ||
+                          format->open_pairs == cli_masked_pairs;
+  const char *bytes = classes->bytes != NULL ? classes->bytes : "";
+  const bool are_rows =
+      bytes[0] != '\0' || cli_classes_count(classes->columns) > 0;
+  if (are_images && are_rows && strcmp(bytes, "yes") != 0)
+    return refuse_images(files, classes);
+  if (!classes->may_find || classes->missing == NULL ||
+      classes->missing[0] == '\0' || format->open_pairs == cli_csv_pairs ||
+      format->open_pairs == cli_json_pairs)
+    return ls_ok();
+  return ls_invalid_argument("--missing is for columns of .csv and .jsonl "
+                             "files; '%s' has none",
+                             files->first);
+}
+
 ls_status cli_open_pairs(const cli_files *files,
                          const cli_pair_request *request, ls_dataset **out) {
   const cli_format *format = files->format;
+  LS_RETURN_IF_ERROR(check_kind(files, request->classes));
   const bool named = format != NULL && format->has_features;
   if (request->features->count > 0 && !named) return refuse_features(files);
   if (format != NULL && format->open_unlabeled != NULL)
@@ -352,10 +393,13 @@ ls_status cli_open_pairs(const cli_files *files,
 }
 
 ls_status cli_open_shown(const cli_files *files, const char *features_text,
-                         ls_dataset **out) {
+                         const char *missing, ls_dataset **out) {
   cli_features features;
   LS_RETURN_IF_ERROR(cli_features_parse(features_text, &features));
+  CLI_OWN(cli_classes, classes) = {.may_find = true, .missing = missing};
   const cli_pair_request request = {.features = &features};
+  const cli_pair_request named = {
+      .features = &features, .classes = &classes, .command = "data"};
   const cli_format *format = files->format;
   *out = NULL;
   if (format == NULL || !format->has_features) {
@@ -367,21 +411,24 @@ ls_status cli_open_shown(const cli_files *files, const char *features_text,
     if (features.count > 0) return refuse_features(files);
     return open_as_it_is(files, out);
   }
-  ls_status status = format->open_pairs(files, &request, out);
-  // If --features was given, reports the failure; else shows the file's
-  // elements unchanged.
-  if (ls_status_is_ok(status) || features.count > 0) return status;
-  ls_dataset_release(*out);
+  ls_status status = cli_open_pairs(files, &named, out);
+  // If a flag was given, reports the failure; else shows the file's elements
+  // unchanged, also those with texts as labels.
+  if (features.count > 0 || missing != NULL ||
+      (ls_status_is_ok(status) && classes.found == NULL))
+    return status;
+  CLI_OWN(ls_dataset, pairs) = *out;
   *out = NULL;
   CLI_OWN(ls_status, raw) = open_as_it_is(files, out);
   if (ls_status_is_ok(raw)) {
     const char *why = ls_status_message(status);
-    cli_say("data", "no examples with labels: %.*s", (int)strcspn(why, "\n"),
-            why);
+    if (!ls_status_is_ok(status))
+      cli_say("data", "no examples with labels: %.*s", (int)strcspn(why, "\n"),
+              why);
     ls_status_free(status);
     return ls_ok();
   }
   ls_dataset_release(*out);
-  *out = NULL;
+  *out = cli_give(&pairs);
   return status;
 }

@@ -150,6 +150,29 @@ bool cli_find_part(const char *folder, bool test, char path[PATH_MAX]) {
   return cli_find_folder(folder, test ? tests : trains, path);
 }
 
+const char *cli_colored_model(const ls_model_type *type) {
+  size_t count = 0;
+  const ls_model_type *const *types = ls_model_types(&count);
+  for (size_t i = 0; i < count; ++i) {
+    const ls_shape takes = types[i]->example_shape;
+    if (takes.rank == 3 && takes.dim[2] == 3 &&
+        types[i]->label_shape.rank == type->label_shape.rank)
+      return types[i]->name;
+  }
+  return NULL;
+}
+
+// Returns true if a pixel of an image is no gray.
+static bool has_colors(const ls_array *image) {
+  const ls_shape shape = ls_array_shape(image);
+  const unsigned char *at = ls_array_data(image);
+  const int64_t channels = shape.rank == 3 ? shape.dim[2] : 1;
+  if (channels < 3 || ls_array_dtype(image) != LS_DTYPE_U8) return false;
+  for (int64_t i = 0; i < shape.dim[0] * shape.dim[1]; ++i, at += channels)
+    if (at[0] != at[1] || at[0] != at[2]) return true;
+  return false;
+}
+
 static int64_t count_classes(const ls_dataset *folder) {
   int64_t count = 0;
   while (ls_image_folder_class(folder, count) != NULL)
@@ -186,6 +209,14 @@ ls_status cli_fit_first(const char *path, const cli_pair_request *request,
             "%lld",
             path, (long long)has.dim[0], (long long)has.dim[1],
             (long long)fits.dim[0], (long long)fits.dim[1]);
+  const char *colored = type != NULL ? cli_colored_model(type) : NULL;
+  if (request->command != NULL && fits.dim[2] < 3 && has_colors(image))
+    cli_say(request->command,
+            "the first image of '%s' has colors, which are lost: model '%s' "
+            "takes gray images%s%s%s",
+            path, type->name, colored != NULL ? "; " : "",
+            colored != NULL ? colored : "",
+            colored != NULL ? " takes 3 channels" : "");
   *out = fits;
   return ls_ok();
 }

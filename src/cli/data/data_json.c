@@ -3,6 +3,7 @@
 // numbers, arrays of numbers or texts.
 #define _GNU_SOURCE
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/data/data.h"
@@ -90,12 +91,16 @@ typedef struct json_rows {
   char **names;
   ls_type *types;
   bool *are_lists;  // Columns of lists of texts.
+  char **missing;   // Values of columns that a line lacks; NULL: refused.
 } json_rows;
 
 static void release_rows(void *user) {
   json_rows *self = user;
   for (size_t i = 0; self->names != NULL && i < self->count; ++i)
     cli_release(self->names[i]);
+  for (size_t i = 0; self->missing != NULL && i < self->count; ++i)
+    cli_release(self->missing[i]);
+  cli_release(self->missing);
   cli_release(self->names);
   cli_release(self->types);
   cli_release(self->are_lists);
@@ -163,6 +168,25 @@ static ls_status take_value(const char *name, ls_type type, bool is_list,
       &value, -1);
 }
 
+// Makes the value of a column that a line lacks; leaves `*out` NULL if there is
+// none.
+static ls_status fill_missing(const json_rows *self, size_t column,
+                              ls_array **out) {
+  const char *value = self->missing[column];
+  const ls_type type = self->types[column];
+  if (value == NULL || self->are_lists[column]) return ls_ok();
+  if (type.dtype == LS_DTYPE_STRING)
+    return ls_array_create_copy(LS_DTYPE_STRING, LS_SCALAR,
+                                &(ls_bytes){value, strlen(value)}, out);
+  char *end = NULL;
+  const double number = strtod(value, &end);
+  if (end == value || *end != '\0') return ls_ok();
+  LS_RETURN_IF_ERROR(ls_array_create(type.dtype, type.shape, out));
+  for (int64_t i = 0; i < ls_array_num_elements(*out); ++i)
+    ls_array_set_f64(*out, i, number);
+  return ls_ok();
+}
+
 static ls_status read_line(const json_rows *self, ls_nest element,
                            int64_t number, ls_array **items) {
   cli_cursor c;
@@ -175,17 +199,22 @@ static ls_status read_line(const json_rows *self, ls_nest element,
     if (!more) break;
     const size_t i =
         find_name(self->names, self->count, next, found.key, found.key_size);
-    if (i == self->count) continue;
+    if (i == self->count ||
+        (self->missing[i] != NULL && *found.value.at == 'n'))
+      continue;
     LS_RETURN_IF_ERROR(ls_status_annotate(
         take_value(self->names[i], self->types[i], self->are_lists[i],
                    found.value, &items[i]),
         "at line %lld", (long long)number + 1));
     next = i + 1 < self->count ? i + 1 : 0;
   }
-  for (size_t i = 0; i < self->count; ++i)
+  for (size_t i = 0; i < self->count; ++i) {
+    if (items[i] == NULL)
+      LS_RETURN_IF_ERROR(fill_missing(self, i, &items[i]));
     if (items[i] == NULL)
       return ls_invalid_argument("line %lld has no '%s'", (long long)number + 1,
                                  self->names[i]);
+  }
   return ls_ok();
 }
 
@@ -230,9 +259,10 @@ static bool rows_fill(const cli_files *files, const cli_sheet *table,
   self->names = cli_allocate(self->count * sizeof(*self->names));
   self->types = cli_allocate(self->count * sizeof(*self->types));
   self->are_lists = cli_allocate(self->count * sizeof(*self->are_lists));
+  self->missing = cli_allocate(self->count * sizeof(*self->missing));
   self->file = cli_copy_text(files->text, strlen(files->text));
-  if (self->are_lists == NULL || self->names == NULL || self->types == NULL ||
-      self->file == NULL)
+  if (self->missing == NULL || self->are_lists == NULL || self->names == NULL ||
+      self->types == NULL || self->file == NULL)
     return false;
   for (size_t i = 0, at = 0; i < self->count; ++i) {
     const char *name = columns[i].name;
@@ -242,7 +272,12 @@ static bool rows_fill(const cli_files *files, const cli_sheet *table,
         (ls_type){columns[i].dtype, width > 0 ? LS_SHAPE(width) : LS_SCALAR};
     self->are_lists[i] = width < 0 && columns[i].dtype == LS_DTYPE_STRING;
     self->names[i] = cli_copy_text(name, strlen(name));
-    if (self->names[i] == NULL) return false;
+    if (columns[i].missing != NULL)
+      self->missing[i] =
+          cli_copy_text(columns[i].missing, strlen(columns[i].missing));
+    if (self->names[i] == NULL ||
+        (columns[i].missing != NULL && self->missing[i] == NULL))
+      return false;
     at = at + 1 < table->count ? at + 1 : 0;
   }
   return true;

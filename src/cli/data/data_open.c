@@ -47,7 +47,11 @@ static ls_status check_alone(const cli_data *data, const char *noun) {
   const char *flag = data->test[0] != '\0'                      ? "test"
                      : data->split != 0                         ? "split"
                      : data->features[0] != '\0' && !data->kept ? "features"
-                                                                : NULL;
+                     : data->classes != NULL && data->classes->may_find &&
+                             data->classes->missing != NULL &&
+                             data->classes->missing[0] != '\0'
+                         ? "missing"
+                         : NULL;
   if (flag == NULL) return ls_ok();
   return ls_invalid_argument("--%s cannot be given with --data %s, %s", flag,
                              data->data, noun);
@@ -137,10 +141,17 @@ static ls_status open_part(const cli_data *data, const cli_files *files,
 
 static ls_status fit_pairs(const cli_data *data, const cli_files *files,
                            const ls_model_type *type, ls_dataset **pairs) {
+  ls_element_spec spec;
   *pairs = cli_fit(*pairs, type, files->first, data->command);
-  LS_RETURN_IF_ERROR(ls_dataset_status(*pairs));
-  return ls_status_annotate(ls_train_check_data(type, *pairs), "of '%s'",
-                            files->first);
+  LS_RETURN_IF_ERROR(ls_dataset_spec(*pairs, &spec));
+  const ls_shape shape = spec.leaves[0].type.shape;
+  const char *colored = shape.rank == 3 && shape.dim[2] == 3
+                            ? cli_colored_model(type)
+                            : NULL;
+  return ls_status_annotate(ls_train_check_data(type, *pairs), "of '%s'%s%s%s",
+                            files->first, colored != NULL ? "; model '" : "",
+                            colored != NULL ? colored : "",
+                            colored != NULL ? "' takes 3 channels" : "");
 }
 
 // Opens the test set for --test: that of the files it names, else all of them.
@@ -178,14 +189,24 @@ static ls_status open_named_test(const cli_data *data, const cli_files *files,
   return status;
 }
 
-// Holds out a test set, and the names of its files if these are known.
+// Numbers the rows of a data set, which may be a stream.
+static ls_dataset *number_rows(ls_dataset *all) {
+  const int64_t size = ls_dataset_cardinality(all);
+  return ls_dataset_is_indexed(all) && size >= 0
+             ? ls_dataset_range(0, size, 1)
+             : ls_dataset_repeat(ls_dataset_range(0, INT64_MAX, 1),
+                                 LS_INFINITE);
+}
+
+// Holds out a test set, and the files or rows of its examples.
 static ls_status hold_out(const cli_data *data, ls_dataset *all,
                           const cli_files *files, ls_dataset **train,
                           ls_dataset **test) {
   const bool is_text = files->format == &cli_text_format;
   const double split = data->split != 0 ? data->split : default_split;
-  if (data->names != NULL && *data->names != NULL) {
-    CLI_OWN(ls_dataset, names) = *data->names;
+  if (data->names != NULL) {
+    CLI_OWN(ls_dataset, names) =
+        *data->names != NULL ? *data->names : number_rows(all);
     *data->names = NULL;
     LS_RETURN_IF_ERROR(
         cli_hold_out(names, split, is_text, files->first, NULL, data->names));
@@ -265,13 +286,9 @@ static ls_status open_unchanged(const cli_data *given, const ls_task *task,
   return open_part(&data, &files, NULL, false, out);
 }
 
-// Returns the number of classes of pairs, by their names or labels; 0: unknown.
-static int64_t count_classes(const cli_data *data, const ls_task *task,
-                             const ls_dataset *pairs) {
+// Returns the number of classes of pairs by their labels; 0: unknown.
+static int64_t count_classes(const ls_task *task, const ls_dataset *pairs) {
   int64_t least = 0, most = -1;
-  const int64_t named =
-      data->classes != NULL ? cli_classes_count(data->classes->names) : 0;
-  if (named > 0) return named;
   return ls_dataset_bounds(pairs, 1, &least, &most) && least >= 0 &&
                  !(task->has_void && most == LS_VOID_LABEL)
              ? most + 1
@@ -295,11 +312,12 @@ static void fit_sizes(const cli_data *data, const ls_model_type *type,
       config->outputs = ls_shape_num_elements(labels);
     return;
   }
-  const int64_t classes = count_classes(data, task, pairs);
-  // A folder has one of images for each class, and masks are all read; other
-  // data may lack some.
-  const bool is_exact =
-      ls_image_folder_class(pairs, 0) != NULL || labels.rank == 2;
+  const int64_t named =
+      data->classes != NULL ? cli_classes_count(data->classes->names) : 0;
+  const int64_t classes = named > 0 ? named : count_classes(task, pairs);
+  // Texts and folders are all classes, and masks are all read; other data may
+  // lack some.
+  const bool is_exact = named > 0 || labels.rank == 2;
   if (classes > type->num_classes ||
       (is_exact && classes > 0 && classes != type->num_classes))
     config->outputs = classes;
@@ -357,6 +375,7 @@ static ls_status open_run_data(const cli_data *request,
   const bool kept = request->features == NULL;
   cli_classes classes = {.names = config->classes,
                          .one_hot = config->one_hot,
+                         .missing = config->missing,
                          .categories = config->categories,
                          .columns = config->columns,
                          .bytes = config->bytes};
@@ -380,12 +399,13 @@ ls_status cli_open_run_test(const ls_train_config *config, const char *data,
 }
 
 ls_status cli_open_examples(const ls_train_config *config, const char *data,
-                            const char *features, const ls_model_type *type,
-                            ls_dataset **out, ls_dataset **out_names) {
+                            const char *features, const char *command,
+                            const ls_model_type *type, ls_dataset **out,
+                            ls_dataset **out_origins) {
   return open_run_data(&(cli_data){.data = data,
                                    .features = features,
-                                   .command = "predict",
+                                   .command = command,
                                    .no_labels = data != NULL,
-                                   .names = out_names},
+                                   .names = out_origins},
                        config, type, out);
 }

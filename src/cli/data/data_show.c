@@ -78,11 +78,14 @@ static void print_array(const ls_array *array, char *text, size_t size) {
       const ls_bytes *bytes = (const ls_bytes *)ls_array_data(array) + i;
       used += (size_t)snprintf(text + used, size - used, "%s\"", before);
       for (size_t k = 0; k < bytes->size && used + 8 < size; ++k) {
-        const char c = bytes->data[k];
-        text[used++] = c >= 0x20 && c < 0x7f ? c : '.';
+        const unsigned char c = (unsigned char)bytes->data[k];
+        text[used++] = c >= 0x20 && c != 0x7f ? (char)c : '.';
       }
+      const bool cut = used + 8 >= size;
+      while (cut && (unsigned char)text[used - 1] > 0x7f)
+        --used;  // Perhaps a part of a character.
       used += (size_t)snprintf(text + used, size - used, "\"%s",
-                               used + 8 >= size ? "..." : "");
+                               cut ? "..." : "");
     } else if (ls_dtype_is_float(dtype)) {
       used += (size_t)snprintf(text + used, size - used, "%s%g", before,
                                ls_array_f64(array, i));
@@ -118,7 +121,8 @@ static void print_element(int64_t number, ls_nest element) {
       ls_nest_print(item, text, sizeof(text));
     putchar(' ');
     if (key != NULL) cli_print_clean(key);
-    printf("%s%s", key != NULL ? "=" : "", text);
+    if (key != NULL) putchar('=');
+    cli_print_clean(text);
   }
   printf("%s\n", shown < count ? " ..." : "");
 }

@@ -11,7 +11,7 @@ enum { MOST_CLASSES = 1024 };
 // An evaluation: batches of examples and labels, and a function of the model.
 typedef struct classifier {
   ls_model model;
-  ls_dataset *test;
+  ls_dataset *test, *origins;  // See cli_open_examples.
   ls_iterator *batches;
   ls_function *function;
 } classifier;
@@ -20,6 +20,7 @@ static void close_classifier(classifier *self) {
   ls_function_release(self->function);
   ls_iterator_release(self->batches);
   ls_dataset_release(self->test);
+  ls_dataset_release(self->origins);
   ls_model_destroy(&self->model);
 }
 CLI_OWNED_STRUCT(classifier, close_classifier)
@@ -27,8 +28,8 @@ CLI_OWNED_STRUCT(classifier, close_classifier)
 static ls_status open_classifier(const ls_train_config *config,
                                  const ls_model_type *type, const char *folder,
                                  classifier *self) {
-  LS_RETURN_IF_ERROR(
-      cli_open_run_test(config, NULL, NULL, NULL, type, &self->test));
+  LS_RETURN_IF_ERROR(cli_open_examples(config, NULL, NULL, NULL, type,
+                                       &self->test, &self->origins));
   LS_RETURN_IF_ERROR(ls_train_check_data(type, self->test));
   LS_RETURN_IF_ERROR(cli_create_model(config, type, 1, &self->model));
   LS_RETURN_IF_ERROR(ls_train_load(folder, &self->model));
@@ -63,14 +64,14 @@ static ls_status count_batch(ls_nest batch, ls_nest results, bool has_void,
   for (int64_t i = 0;
        i < ls_array_num_elements(classes) && out->examples < limit; ++i) {
     if (has_void && ls_array_i64(labels, i) == LS_VOID_LABEL) continue;
-    const cli_mistake one = {.row = out->examples++,
+    const cli_mistake one = {.number = out->examples++,
                              .label = ls_array_i64(labels, i),
                              .predicted = ls_array_i64(classes, i),
                              .probability = ls_array_f64(probabilities, i)};
     if (one.label < 0 || one.label >= out->num_classes || one.predicted < 0 ||
         one.predicted >= out->num_classes)
       return ls_invalid_argument("example %lld has label %lld of %lld classes",
-                                 (long long)one.row, (long long)one.label,
+                                 (long long)one.number, (long long)one.label,
                                  (long long)out->num_classes);
     ++out->counts[one.label * out->num_classes + one.predicted];
     if (one.label == one.predicted)
@@ -95,22 +96,32 @@ static ls_status count_all(classifier *self, int64_t limit,
   return ls_ok();
 }
 
-// Reads the examples of the mistakes, as the data have them.
-static ls_status read_mistakes(ls_dataset *test, cli_classes_result *out) {
+// Reads the examples of the mistakes, as the data have them, and their rows.
+static ls_status read_mistakes(const classifier *self,
+                               cli_classes_result *out) {
   CLI_OWN(ls_iterator, iterator) = NULL;
+  CLI_OWN(ls_iterator, origins) = NULL;
   int64_t last = -1;
   for (size_t k = 0; k < out->num_mistakes; ++k)
-    if (out->mistakes[k].row > last) last = out->mistakes[k].row;
+    if (out->mistakes[k].number > last) last = out->mistakes[k].number;
   LS_RETURN_IF_ERROR(ls_iterator_create(
-      test, &(ls_iterator_options){.name = "mistakes"}, &iterator));
-  for (int64_t row = 0; row <= last; ++row) {
+      self->test, &(ls_iterator_options){.name = "mistakes"}, &iterator));
+  if (self->origins != NULL)
+    LS_RETURN_IF_ERROR(cli_begin_rows(self->origins, &origins));
+  for (int64_t i = 0; i <= last; ++i) {
     CLI_OWN(ls_nest, element) = ls_none();
+    CLI_OWN(ls_nest, origin) = ls_none();
     LS_RETURN_IF_ERROR(ls_iterator_next(iterator, &element));
+    if (origins != NULL) LS_RETURN_IF_ERROR(ls_iterator_next(origins, &origin));
+    const ls_array *row = ls_nest_as_array(origin);
+    const bool has_row = row != NULL && ls_array_dtype(row) == LS_DTYPE_I64;
     for (size_t k = 0; k < out->num_mistakes; ++k) {
-      ls_array *example = ls_nest_as_array(ls_nest_item(element, 0));
-      if (out->mistakes[k].row == row && example != NULL)
-        LS_RETURN_IF_ERROR(
-            cli_picture_make(example, &out->mistakes[k].picture));
+      cli_mistake *mistake = &out->mistakes[k];
+      const ls_array *example = ls_nest_as_array(ls_nest_item(element, 0));
+      if (mistake->number != i) continue;
+      mistake->row = has_row ? ls_array_i64(row, 0) : i;
+      if (example != NULL)
+        LS_RETURN_IF_ERROR(cli_picture_make(example, &mistake->picture));
     }
   }
   return ls_ok();
@@ -154,7 +165,7 @@ static ls_status classify_test(const ls_train_config *config,
   const int64_t per_row = ls_shape_num_elements(type->label_shape);
   limit = limit < INT64_MAX / per_row ? limit * per_row : INT64_MAX;
   LS_RETURN_IF_ERROR(count_all(&self, limit, out));
-  return read_mistakes(self.test, out);
+  return read_mistakes(&self, out);
 }
 
 // Finds the run's model. A shared library is code, and loaded only if named; a

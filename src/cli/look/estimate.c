@@ -54,7 +54,9 @@ static ls_status open_parts(const train_flags *flags, cli_plan_run *run) {
       &(ls_mirrored_options){.num_replicas = LS_SOME(config->replicas)},
       &run->strategy));
   const double before = cli_resident_bytes();
-  cli_classes classes = {.may_find = true, .one_hot = config->one_hot};
+  cli_classes classes = {.may_find = true,
+                         .one_hot = config->one_hot,
+                         .missing = config->missing};
   const cli_data data = {.data = config->data,
                          .test = config->test,
                          .features = config->features,

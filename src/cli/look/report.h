@@ -45,7 +45,8 @@ void cli_picture_write(const cli_picture *picture, FILE *out);
 // ---- Classes ---------------------------------------------------------------
 // An example whose class was predicted wrongly.
 typedef struct cli_mistake {
-  int64_t row;  // Number in the test set.
+  int64_t number;  // In the test set.
+  int64_t row;     // In the data.
   int64_t label, predicted;
   double probability;   // Probability of the predicted class.
   cli_picture picture;  // The example, as the data have it, if it is an image.

@@ -15,6 +15,7 @@ typedef struct column {
   int64_t width;      // Count of its numbers.
   const char *texts;  // Texts in the training data, one a line;
   size_t size;        // 0: the column has numbers.
+  const char *value;  // The value of --missing; NULL: none.
   const char *given;  // JSON text of the value; NULL: missing.
   size_t given_size;
 } column;
@@ -23,6 +24,7 @@ typedef struct expander {
   const char *input;  // Name of the model's only input.
   size_t count;
   column *columns;
+  cli_words missing;
   int64_t row;
   cli_buffer *text;  // The new rows.
 } expander;
@@ -36,13 +38,18 @@ static ls_status open_columns(expander *e, const ls_train_config *config) {
   const char *at = config->columns;
   e->count = (size_t)cli_classes_count(at);
   e->columns = cli_allocate(e->count * sizeof(*e->columns));
-  if (e->columns == NULL) return ls_out_of_memory();
+  if (e->columns == NULL ||
+      (config->missing != NULL && config->missing[0] != '\0' &&
+       !cli_words_open("serve", "missing", config->missing, "COLUMN=VALUE",
+                       &e->missing)))
+    return ls_out_of_memory();
   for (size_t i = 0; i < e->count; ++i) {
     column *made = &e->columns[i];
     const size_t size = strcspn(at, "\t\n");
     made->name = cli_copy_text(at, size);
     if (made->name == NULL) return ls_out_of_memory();
     made->width = at[size] == '\t' ? strtoll(at + size + 1, NULL, 10) : 1;
+    made->value = cli_words_value(&e->missing, made->name);
     made->size = cli_column_texts(config->categories, made->name, &made->texts);
     at += strcspn(at, "\n");
     at += *at == '\n';
@@ -54,6 +61,7 @@ static void close_columns(expander *e) {
   for (size_t i = 0; e->columns != NULL && i < e->count; ++i)
     cli_release(e->columns[i].name);
   cli_release(e->columns);
+  cli_words_close(&e->missing);
 }
 
 // Finds the column of that name, first at `from`: members mostly come in order.
@@ -84,6 +92,11 @@ static ls_status refuse_value(const expander *e, const column *self,
 }
 
 // ---- Values ----------------------------------------------------------------
+// Returns true if a value is missing or null, and there is one in its place.
+static bool lacks_value(const column *self) {
+  return self->value != NULL && (self->given == NULL || self->given[0] == 'n');
+}
+
 // Adds a 1 for the text of a column and a 0 for each other one.
 static ls_status add_text(expander *e, const column *self) {
   const char *end = self->texts + self->size;
@@ -91,12 +104,15 @@ static ls_status add_text(expander *e, const column *self) {
   CLI_OWN_ARRAY_OR_RETURN(char, text, self->given_size + 1);
   const cli_member member = {.value = self->given,
                              .value_size = self->given_size};
-  if (self->given[0] != '"' ||
-      !cli_json_copy(&member, text, self->given_size + 1))
+  const bool is_missing = lacks_value(self);
+  if (!is_missing && (self->given[0] != '"' ||
+                      !cli_json_copy(&member, text, self->given_size + 1)))
     return refuse_value(e, self, "a text");
+  const char *wanted = is_missing ? self->value : text;
   for (const char *at = self->texts; at < end;) {
     const size_t length = strcspn(at, "\n");
-    const bool same = length == strlen(text) && memcmp(at, text, length) == 0;
+    const bool same =
+        length == strlen(wanted) && memcmp(at, wanted, length) == 0;
     if (at != self->texts) add(e, ",", 1);
     add(e, same ? "1" : "0", 1);
     is_known |= same;
@@ -105,11 +121,16 @@ static ls_status add_text(expander *e, const column *self) {
   return is_known ? ls_ok()
                   : ls_invalid_argument("instance %lld: column '%s' has no "
                                         "text '%.64s' in the training data",
-                                        (long long)e->row, self->name, text);
+                                        (long long)e->row, self->name, wanted);
 }
 
 // Adds the number of a column, or those of a list.
 static ls_status add_numbers(expander *e, const column *self) {
+  for (int64_t i = 0; lacks_value(self) && i < self->width; ++i) {
+    add(e, i > 0 ? "," : "", i > 0);
+    add(e, self->value, strlen(self->value));
+  }
+  if (lacks_value(self)) return ls_ok();
   cli_cursor c = {.text = self->given,
                   .at = self->given,
                   .end = self->given + self->given_size};
@@ -136,7 +157,8 @@ static ls_status add_values(expander *e) {
   add(e, "[", 1);
   for (size_t i = 0; i < e->count; ++i) {
     const column *self = &e->columns[i];
-    if (self->given == NULL) return refuse_row(e, "lacks a column");
+    if (self->given == NULL && self->value == NULL)
+      return refuse_row(e, "lacks a column");
     if (i > 0) add(e, ",", 1);
     LS_RETURN_IF_ERROR(self->size > 0 ? add_text(e, self)
                                       : add_numbers(e, self));
@@ -180,13 +202,14 @@ static ls_status read_columns(expander *e, cli_cursor c, bool *out_is_plain) {
     cli_cursor_space(&c);
     const char *given = c.at;
     LS_RETURN_IF_ERROR(cli_cursor_skip(&c, NULL));
-    has_numbers &= *given != '"' && *given != '[';
+    has_numbers &= *given != '"' && *given != '[' && *given != 'n';
     if (at == NULL) continue;
     at->given = given;
     at->given_size = (size_t)(c.at - given);
   }
   *out_is_plain = is_list && has_numbers;
-  return *out_is_plain || count == e->count
+  return *out_is_plain || count == e->count ||
+                 (!is_list && e->missing.count > 0)
              ? ls_ok()
              : refuse_row(e, "has another number of values");
 }

@@ -220,7 +220,9 @@ bool cli_train_check(train_flags *flags) {
   if (asked->keep_best != NULL && !is_of_evaluation(flags, asked->keep_best) &&
       !cli_choose("train", "keep-best", asked->keep_best, metrics, 6))
     return false;
-  if (!cli_check_task("train", asked->task) || !take_label(flags)) return false;
+  if (!cli_check_task("train", asked->task) || !take_label(flags) ||
+      !cli_words_read("train", "missing", asked->missing, "COLUMN=VALUE"))
+    return false;
   take_resume(flags);
   if (!check_stop_early(flags)) return false;
   if (!check_warm_start(flags)) return false;
@@ -247,6 +249,7 @@ ls_train_config cli_train_fresh(const train_flags *flags) {
   if (config.test == NULL) config.test = "";
   if (config.features == NULL) config.features = "";
   if (config.one_hot == NULL) config.one_hot = "";
+  if (config.missing == NULL) config.missing = "";
   if (config.task == NULL) config.task = "";
   if (config.stop_early == NULL) config.stop_early = "";
   if (config.warm_start == NULL) config.warm_start = "";
@@ -318,9 +321,11 @@ ls_status cli_open_training(const train_flags *flags, bool tests,
   io->classes = (cli_classes){.names = config->classes,
                               .may_find = io->is_new,
                               .one_hot = config->one_hot,
+                              .missing = config->missing,
                               .categories = config->categories,
                               .columns = config->columns,
                               .bytes = config->bytes};
+  if (io->is_new && flags->normalize) io->classes.bytes = "no";
   const cli_data data = {.data = io->data,
                          .test = io->test,
                          .features = config->features,

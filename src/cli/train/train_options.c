@@ -69,6 +69,7 @@ static size_t list_options(train_flags *flags, const cli_syntax *syntax,
       {"one-hot", CLI_TEXT, &asked->one_hot, "COLUMN,...",
        "columns of texts, each of which becomes a number of the examples: 1 "
        "for rows that have it, 0 for all others"},
+      CLI_MISSING_OPTION(&asked->missing),
       {"normalize", CLI_FLAG, &flags->normalize, NULL,
        "subtract the mean from each number of the examples (of images: from "
        "each channel) and divide by the deviation, both of the training set; "
