@@ -59,7 +59,7 @@ static ls_status use_run(void *user, const ls_train_config *config,
 ls_status cli_language_find(cli_served *served) {
   cli_language *out = &served->language;
   cli_signature *found = NULL;
-  CLI_OWN(ls_status, missing) = cli_served_find(served, NULL, 0, &found);
+  CLI_OWN(ls_status, missing) = cli_served_find(served, NULL, &found);
   for (size_t i = 0; found != NULL && i < found->info.num_outputs; ++i) {
     const ls_shape logits = found->info.outputs[i].type.shape;
     CLI_OWN(ls_status, status) =

@@ -290,9 +290,9 @@ static ls_status print_predictions(void *user, const ls_train_config *config,
 static ls_status find_type(cli_served *served, const ls_serving_info **out_info,
                            ls_model_type *out) {
   cli_signature *found = NULL, *predictions = NULL;
-  LS_RETURN_IF_ERROR(cli_served_find(served, NULL, 0, &found));
+  LS_RETURN_IF_ERROR(cli_served_find(served, NULL, &found));
   LS_RETURN_IF_ERROR(ls_status_annotate(
-      cli_served_find(served, "predict", 7, &predictions),
+      cli_served_find(served, "predict", &predictions),
       "'lockstep export' of a model's run makes one; for an estimator's name "
       "the run itself, or use 'lockstep serve'"));
   const ls_serving_info *info = *out_info = &found->info;

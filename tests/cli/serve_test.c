@@ -372,8 +372,8 @@ TEST(rows_of_columns_are_those_of_their_numbers) {
        "column 'size' is [1,2], expected a number"},
       {"[[1,2],\"red\"]", "instance 1 has another number of values"},
       {"{\"size\":1,\"color\":\"red\",\"colour\":2}", "has another name"},
-      {"{\"size\":1,\"color\":\"red\",\"size\":2}", "lacks a column"},
-      {"{\"size\":1,\"color\":\"red\"}", "lacks a column"},
+      {"{\"size\":1,\"color\":\"red\",\"size\":2}", "lacks column"},
+      {"{\"size\":1,\"color\":\"red\"}", "instance 1 lacks column 'weight'"},
       {"[0.5,\"red\",null]", "column 'weight' is null, expected a number"},
       {"\"red\"", "is no list"}};
   for (size_t i = 0; i < LS_COUNT_OF(wrong); ++i) {
@@ -675,11 +675,12 @@ TEST(several_inputs_and_outputs_have_names) {
   server self = start_server(path);
   HEAP(char, answer) = malloc(ANSWER);
   const char *body = NULL;
-  assert_int_equal(
-      post_text(self.port, PAIR,
-                "{\"instances\": [{\"b\": [4, 5, 6], \"a\": [1, 2, 3]}]}",
-                answer, &body),
-      200);
+  assert_int_equal(post_text(self.port, PAIR,
+                             "{\"\\u0069nstances\": [{\"\\u0062\": [4, 5, 6], "
+                             "\"a\": [1, 2, 3]}], "
+                             "\"signature_name\": \"serving_\\u0064efault\"}",
+                             answer, &body),
+                   200);
   assert_string_equal(body, "{\"predictions\":[{\"sum\":[5,7,9],"
                             "\"difference\":[-3,-3,-3]}]}\n");
   assert_int_equal(post_text(self.port, PAIR,
@@ -1184,6 +1185,41 @@ TEST(wrong_requests_are_answered_with_their_code_and_a_sentence) {
   assert_non_null(strstr(answer, "\"examples\":{\"dtype\":\"f32\",\"shape\":"
                                  "[-1,16]}"));
   assert_non_null(strstr(answer, "\"classes\":[\"a shoe\",\"bag\",\"coat\"]"));
+  stop_server(&self);
+}
+
+TEST(a_connection_answers_several_requests) {
+  server self = start_server("");
+  HEAP(char, answer) = malloc(ANSWER);
+  size_t size = 0;
+  static const char asks[] = "HEAD /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+                             "GET /v1/models HTTP/1.1\r\nHost: x\r\n\r\n"
+                             "GET /v1/models/mnist HTTP/1.1\r\n"
+                             "Host: x\r\nConnection: close\r\n\r\n";
+  assert_int_equal(
+      send_bytes(self.port, asks, strlen(asks), true, answer, &size), 200);
+  expect_contains(answer, "{\"models\":[\"mnist\"]}");
+  expect_contains(answer, "\"classes\":[\"a shoe\"");
+  stop_server(&self);
+}
+
+TEST(a_body_of_two_lengths_is_refused) {
+  static const char *const more[] = {"Content-Length: 3",
+                                     "Transfer-Encoding: chunked"};
+  static const char *const methods[] = {"POST " PREDICT, "GET /healthz"};
+  server self = start_server("");
+  HEAP(char, answer) = malloc(ANSWER);
+  for (size_t i = 0; i < 4; ++i) {
+    char request[256];
+    size_t size = 0;
+    snprintf(request, sizeof(request),
+             "%s HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n%s\r\n\r\n{}",
+             methods[i / 2], more[i % 2]);
+    assert_int_equal(
+        send_bytes(self.port, request, strlen(request), true, answer, &size),
+        400);
+    expect_contains(answer, "Connection: close");
+  }
   stop_server(&self);
 }
 

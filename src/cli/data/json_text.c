@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cli/data/json_text.h"
+#include "cli/words.h"
 
 enum { MOST_NESTING = 64 };
 
@@ -79,6 +80,19 @@ ls_status cli_cursor_string(cli_cursor *c, const char **out, size_t *out_size) {
   }
   if (c->at == c->end) return cli_cursor_error(c, "the string's end");
   *out_size = (size_t)(c->at++ - *out);
+  return ls_ok();
+}
+
+ls_status cli_cursor_name(cli_cursor *c, char **out_name) {
+  const char *text = NULL;
+  size_t size = 0;
+  *out_name = NULL;
+  LS_RETURN_IF_ERROR(cli_cursor_string(c, &text, &size));
+  CLI_OWN_ARRAY_OR_RETURN(char, name, size + 1);
+  const cli_member quoted = {.value = text - 1, .value_size = size + 2};
+  if (!cli_json_copy(&quoted, name, size + 1))
+    return cli_cursor_error(c, "a name of UTF-8");
+  *out_name = cli_give(&name);
   return ls_ok();
 }
 

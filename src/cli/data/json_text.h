@@ -20,6 +20,8 @@ bool cli_cursor_take(cli_cursor *c, char wanted);
 ls_status cli_cursor_skip(cli_cursor *c, int64_t *out_count);
 // Takes a string: its text between the quotes, with escapes as they are.
 ls_status cli_cursor_string(cli_cursor *c, const char **out, size_t *out_size);
+// Takes a string and decodes its escapes; the caller owns it (cli_release).
+ls_status cli_cursor_name(cli_cursor *c, char **out_name);
 // Makes an error that names the position: the line, the byte in it.
 ls_status cli_cursor_error(const cli_cursor *c, const char *expected);
 

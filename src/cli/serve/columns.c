@@ -157,8 +157,11 @@ static ls_status add_values(expander *e) {
   add(e, "[", 1);
   for (size_t i = 0; i < e->count; ++i) {
     const column *self = &e->columns[i];
-    if (self->given == NULL && self->value == NULL)
-      return refuse_row(e, "lacks a column");
+    if (self->given == NULL && self->value == NULL) {
+      char lacks[80];
+      snprintf(lacks, sizeof(lacks), "lacks column '%.64s'", self->name);
+      return refuse_row(e, lacks);
+    }
     if (i > 0) add(e, ",", 1);
     LS_RETURN_IF_ERROR(self->size > 0 ? add_text(e, self)
                                       : add_numbers(e, self));
@@ -171,14 +174,10 @@ static ls_status add_values(expander *e) {
 // Takes a member's name: its column, or `*out_is_input`.
 static ls_status take_name(const expander *e, cli_cursor *c, size_t from,
                            column **out, bool *out_is_input) {
-  const char *text = NULL;
-  size_t size = 0;
-  LS_RETURN_IF_ERROR(cli_cursor_string(c, &text, &size));
-  CLI_OWN_ARRAY_OR_RETURN(char, name, size + 1);
-  const cli_member quoted = {.value = text - 1, .value_size = size + 2};
-  const bool good = cli_json_copy(&quoted, name, size + 1);
+  CLI_OWN_MEMORY(char, name) = NULL;
+  LS_RETURN_IF_ERROR(cli_cursor_name(c, &name));
   *out_is_input = strcmp(name, e->input) == 0;
-  *out = good ? find_column(e, from, name) : NULL;
+  *out = find_column(e, from, name);
   if (*out == NULL && !*out_is_input) return refuse_row(e, "has another name");
   cli_cursor_take(c, ':');
   return ls_ok();
@@ -208,8 +207,7 @@ static ls_status read_columns(expander *e, cli_cursor c, bool *out_is_plain) {
     at->given_size = (size_t)(c.at - given);
   }
   *out_is_plain = is_list && has_numbers;
-  return *out_is_plain || count == e->count ||
-                 (!is_list && e->missing.count > 0)
+  return *out_is_plain || count == e->count || (!is_list && count < e->count)
              ? ls_ok()
              : refuse_row(e, "has another number of values");
 }

@@ -14,6 +14,7 @@
   X(create_response_from_buffer_with_free_callback_cls)                        \
   X(destroy_response)                                                          \
   X(get_connection_info)                                                       \
+  X(get_connection_values)                                                     \
   X(get_daemon_info)                                                           \
   X(lookup_connection_value)                                                   \
   X(queue_response)                                                            \

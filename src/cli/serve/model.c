@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <ctype.h>
 #include <dirent.h>
+#include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,18 +32,15 @@ void cli_signature_init(const cli_served *model, const ls_serving_info *info,
                  has_rows(info->outputs, info->num_outputs);
 }
 
-ls_status cli_served_find(const cli_served *model, const char *key, size_t size,
+ls_status cli_served_find(const cli_served *model, const char *key,
                           cli_signature **out) {
   *out = NULL;
-  if (key == NULL) {
-    key = LS_SERVING_DEFAULT;
-    size = strlen(key);
-  }
+  if (key == NULL) key = LS_SERVING_DEFAULT;
   char known[256] = "";
   size_t used = 0;
   for (size_t i = 0; i < model->num_signatures; ++i) {
     const char *name = model->signatures[i].info.key;
-    if (strlen(name) == size && memcmp(name, key, size) == 0) {
+    if (strcmp(name, key) == 0) {
       *out = &model->signatures[i];
       return ls_ok();
     }
@@ -50,8 +48,8 @@ ls_status cli_served_find(const cli_served *model, const char *key, size_t size,
       used += (size_t)snprintf(known + used, sizeof(known) - used, "%s'%s'",
                                i > 0 ? ", " : "", name);
   }
-  return ls_not_found("model '%s' has no signature '%.*s'; it has %s",
-                      model->name, (int)(size < 64 ? size : 64), key, known);
+  return ls_not_found("model '%s' has no signature '%.64s'; it has %s",
+                      model->name, key, known);
 }
 
 // ---- Folders ---------------------------------------------------------------
@@ -126,6 +124,10 @@ static ls_status check_no_run(const char *folder) {
   char file[PATH_MAX + 16];
   snprintf(file, sizeof(file), "%s/%s.ls", folder, LS_SERVING_TAG);
   if (access(file, F_OK) == 0) return ls_ok();
+  if (errno == ENOTDIR)
+    return ls_invalid_argument("'%s' is no folder of an export: lockstep "
+                               "export RUN makes one",
+                               folder);
   snprintf(file, sizeof(file), "%s/config.json", folder);
   if (access(file, F_OK) != 0) return ls_ok();
   return LS_STATUS(LS_NOT_FOUND,

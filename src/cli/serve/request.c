@@ -21,42 +21,38 @@ void cli_request_close(cli_request *request) {
 typedef struct members {
   cli_cursor instances, inputs;  // `at` is NULL if there is none.
   int64_t num_instances;
-  const char *key;
-  size_t key_size;
+  char *key;
 } members;
 
-static bool text_is(const char *text, size_t size, const char *wanted) {
-  return size == strlen(wanted) && memcmp(text, wanted, size) == 0;
-}
+static void end_members(members *found) { cli_release(found->key); }
+CLI_OWNED_STRUCT(members, end_members)
 
 static ls_status read_member(cli_cursor *c, members *out) {
-  const char *name = NULL;
-  size_t size = 0;
-  LS_RETURN_IF_ERROR(cli_cursor_string(c, &name, &size));
+  CLI_OWN_MEMORY(char, name) = NULL;
+  LS_RETURN_IF_ERROR(cli_cursor_name(c, &name));
   if (!cli_cursor_take(c, ':')) return cli_cursor_error(c, "':'");
   cli_cursor_space(c);
-  const bool rows = text_is(name, size, "instances");
-  if ((rows ? out->instances.at : out->inputs.at) != NULL &&
-      (rows || text_is(name, size, "inputs")))
+  const bool rows = strcmp(name, "instances") == 0;
+  const bool whole = strcmp(name, "inputs") == 0;
+  if ((rows ? out->instances.at : out->inputs.at) != NULL && (rows || whole))
     return cli_cursor_error(c, "each member once");
   if (rows) {
     out->instances = *c;
     return cli_cursor_skip(c, &out->num_instances);
   }
-  if (text_is(name, size, "inputs")) {
+  if (whole) {
     out->inputs = *c;
     return cli_cursor_skip(c, NULL);
   }
-  if (!text_is(name, size, "signature_name") || out->key != NULL)
+  if (strcmp(name, "signature_name") != 0 || out->key != NULL)
     return cli_cursor_error(
         c, "\"instances\" or \"inputs\", and \"signature_name\" at most, as "
            "names of members");
-  return cli_cursor_string(c, &out->key, &out->key_size);
+  return cli_cursor_name(c, &out->key);
 }
 
 // Checks the whole text, and finds its members.
 static ls_status read_members(cli_cursor *c, members *out) {
-  *out = (members){0};
   if (!cli_cursor_take(c, '{'))
     return cli_cursor_error(c, "an object with \"instances\" or \"inputs\"");
   do
@@ -136,13 +132,12 @@ static ls_status begin_input(reading *r, size_t index, ls_shape shape) {
 }
 
 static ls_status find_input(const cli_signature *signature, const char *name,
-                            size_t size, size_t *out_index) {
+                            size_t *out_index) {
   const ls_serving_info *info = &signature->info;
   for (*out_index = 0; *out_index < info->num_inputs; ++*out_index)
-    if (text_is(name, size, info->inputs[*out_index].name)) return ls_ok();
+    if (strcmp(name, info->inputs[*out_index].name) == 0) return ls_ok();
   return ls_invalid_argument(
-      "signature '%s' has no input '%.*s'; its first is '%s'", info->key,
-      (int)(size < 64 ? size : 64), name,
+      "signature '%s' has no input '%.64s'; its first is '%s'", info->key, name,
       info->num_inputs > 0 ? info->inputs[0].name : "");
 }
 
@@ -179,11 +174,11 @@ static ls_status read_named_row(reading *r, cli_cursor *c, int64_t row,
   size_t found = 0;
   cli_cursor_take(c, '{');
   while (!cli_cursor_take(c, '}')) {
-    const char *name = NULL;
-    size_t size = 0, index = 0;
+    CLI_OWN_MEMORY(char, name) = NULL;
+    size_t index = 0;
     cli_cursor_take(c, ',');
-    LS_RETURN_IF_ERROR(cli_cursor_string(c, &name, &size));
-    LS_RETURN_IF_ERROR(find_input(r->signature, name, size, &index));
+    LS_RETURN_IF_ERROR(cli_cursor_name(c, &name));
+    LS_RETURN_IF_ERROR(find_input(r->signature, name, &index));
     cli_cursor_take(c, ':');
     if (seen[index])
       return ls_invalid_argument("instance %lld has input '%s' twice",
@@ -240,11 +235,11 @@ static ls_status read_inputs(reading *r, cli_cursor c) {
   }
   cli_cursor_take(&c, '{');
   while (!cli_cursor_take(&c, '}')) {
-    const char *name = NULL;
-    size_t size = 0, index = 0;
+    CLI_OWN_MEMORY(char, name) = NULL;
+    size_t index = 0;
     cli_cursor_take(&c, ',');
-    LS_RETURN_IF_ERROR(cli_cursor_string(&c, &name, &size));
-    LS_RETURN_IF_ERROR(find_input(r->signature, name, size, &index));
+    LS_RETURN_IF_ERROR(cli_cursor_name(&c, &name));
+    LS_RETURN_IF_ERROR(find_input(r->signature, name, &index));
     cli_cursor_take(&c, ':');
     if (r->fillers[index].name != NULL)
       return ls_invalid_argument("input '%s' is given twice",
@@ -320,17 +315,13 @@ static ls_status parse_json(const cli_served *model, const char *key,
                             const char *body, size_t size, reading *r,
                             cli_request *out) {
   cli_cursor c = {.text = body, .at = body, .end = body + size};
-  members found;
+  CLI_OWN(members, found) = {0};
   LS_RETURN_IF_ERROR(read_members(&c, &found));
   if (key != NULL && found.key != NULL)
     return ls_invalid_argument(
         "the signature stands in the address and in the body: one is enough");
-  if (key != NULL) {
-    found.key = key;
-    found.key_size = strlen(key);
-  }
-  LS_RETURN_IF_ERROR(
-      cli_served_find(model, found.key, found.key_size, &out->signature));
+  if (key == NULL) key = found.key;
+  LS_RETURN_IF_ERROR(cli_served_find(model, key, &out->signature));
   r->signature = out->signature;
   out->columns = found.inputs.at != NULL;
   if (!out->columns)
@@ -393,7 +384,7 @@ static ls_status parse_npz(reading *r, const char *body, size_t size) {
   for (size_t i = 0; i < ls_nest_count(arrays); ++i) {
     const char *name = ls_nest_key(arrays, i);
     size_t index = 0;
-    LS_RETURN_IF_ERROR(find_input(r->signature, name, strlen(name), &index));
+    LS_RETURN_IF_ERROR(find_input(r->signature, name, &index));
     LS_RETURN_IF_ERROR(
         take_array(r, index, ls_nest_as_array(ls_nest_item(arrays, i))));
   }
@@ -408,8 +399,7 @@ static ls_status parse_npy(const cli_served *model, const char *key,
                            const char *body, size_t size, reading *r,
                            cli_request *out) {
   CLI_OWN(ls_array, array) = NULL;
-  LS_RETURN_IF_ERROR(cli_served_find(model, key, key != NULL ? strlen(key) : 0,
-                                     &out->signature));
+  LS_RETURN_IF_ERROR(cli_served_find(model, key, &out->signature));
   r->signature = out->signature;
   out->columns = true;
   if (size > 2 && memcmp(body, "PK", 2) == 0) {

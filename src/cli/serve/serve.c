@@ -2,6 +2,7 @@
 // The command `lockstep serve`.
 #define _GNU_SOURCE
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "cli/serve/serve.h"
@@ -27,6 +28,7 @@ static ls_status load_models(cli_service *service, const serve_flags *flags) {
             "'%s' and '%s' are both called '%s': name one, as in other=%s",
             service->models[k].folder, model->folder, model->name,
             model->folder);
+    fprintf(stderr, "lockstep serve: loading '%s'\n", model->folder);
     LS_RETURN_IF_ERROR(cli_language_find(model));
     LS_RETURN_IF_ERROR(cli_language_warm(&model->language));
     for (size_t k = 0; k < model->num_signatures; ++k)

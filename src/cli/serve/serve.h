@@ -78,7 +78,7 @@ void cli_signature_init(const cli_served *model, const ls_serving_info *info,
 // Returns the name of the export's folder if that is a number, else "1".
 const char *cli_served_version(const cli_served *model);
 // Finds a signature by its key. LS_NOT_FOUND lists all keys.
-ls_status cli_served_find(const cli_served *model, const char *key, size_t size,
+ls_status cli_served_find(const cli_served *model, const char *key,
                           cli_signature **out);
 // Writes the description of a model as JSON.
 void cli_served_describe(FILE *to, const cli_served *model);

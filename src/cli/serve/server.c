@@ -126,7 +126,7 @@ typedef struct exchange {
   cli_buffer body;
   int64_t begin_ns;
   bool is_text;  // A text is asked for, not a prediction.
-  bool too_long, queued, answered;
+  bool begun, too_long, queued, answered;
   cli_job job;
 } exchange;
 
@@ -418,10 +418,21 @@ static enum MHD_Result send_unknown(exchange *x, const char *url) {
       x, MHD_HTTP_NOT_FOUND, NULL,
       ls_not_found("there is nothing at '%.100s'; there are "
                    "/v1/models/%s:predict%s, /v1/models/%s, each also with "
-                   "/versions/%s after the name, /metrics and /healthz",
+                   "/versions/%s after the name, /v1/models, which lists all "
+                   "models, /metrics and /healthz",
                    url, model->name,
                    model->language.decoder != NULL ? " and :generate" : "",
                    model->name, cli_served_version(model)));
+}
+
+static void list_models(FILE *to, const cli_service *service) {
+  fputs("{\"models\":[", to);
+  for (size_t i = 0; i < service->num_models; ++i) {
+    const char *name = service->models[i].name;
+    if (i > 0) putc(',', to);
+    cli_write_json(to, name, strlen(name));
+  }
+  fputs("]}\n", to);
 }
 
 // Answers with the description of a model, or with what another address has.
@@ -430,12 +441,14 @@ static enum MHD_Result send_description(exchange *x, const char *url,
   server *self = x->self;
   const bool stopping = __atomic_load_n(&self->stopping, __ATOMIC_RELAXED);
   const bool metrics = strcmp(url, "/metrics") == 0;
-  const bool healthy = model != NULL || metrics || !stopping;
+  const bool healthy = strcmp(url, "/healthz") != 0 || !stopping;
   cli_buffer text = {0};
   FILE *to = cli_buffer_open(&text);
   if (to == NULL) return MHD_NO;
   if (metrics)
     cli_metrics_write(to, cli_batcher_waiting(self->service->batcher));
+  else if (strcmp(url, "/v1/models") == 0)
+    list_models(to, self->service);
   else if (model != NULL)
     cli_served_describe(to, model);
   else
@@ -460,6 +473,24 @@ static bool find_kind(exchange *x) {
   for (size_t i = 0; i < sizeof(arrays) / sizeof(*arrays); ++i)
     if (type_is(type, arrays[i])) return true;
   return false;
+}
+
+static enum MHD_Result count_length(void *user, enum MHD_ValueKind kind,
+                                    const char *name, const char *value) {
+  int *count = user;
+  (void)kind, (void)value;
+  *count += strcasecmp(name, MHD_HTTP_HEADER_CONTENT_LENGTH) == 0 ||
+            strcasecmp(name, MHD_HTTP_HEADER_TRANSFER_ENCODING) == 0;
+  return MHD_YES;
+}
+
+// Returns true if a header tells the length of its body once at most: a proxy
+// may take another one of several.
+static bool has_one_length(const exchange *x) {
+  int count = 0;
+  (void)cli_http.get_connection_values(x->connection, MHD_HEADER_KIND,
+                                       count_length, &count);
+  return count <= 1;
 }
 
 // Checks the header of a request with a body. Bodies that are refused here
@@ -506,18 +537,24 @@ static enum MHD_Result check_header(exchange *x) {
   return MHD_YES;
 }
 
+static bool is_reading(const char *method) {
+  return strcmp(method, MHD_HTTP_METHOD_GET) == 0 ||
+         strcmp(method, MHD_HTTP_METHOD_HEAD) == 0;
+}
+
 // Answers a request by its header, or returns to wait for its body.
 static enum MHD_Result begin_exchange(exchange *x, const char *url,
                                       const char *method) {
   server *self = x->self;
-  const bool reads = strcmp(method, MHD_HTTP_METHOD_GET) == 0 ||
-                     strcmp(method, MHD_HTTP_METHOD_HEAD) == 0;
+  const bool reads = is_reading(method);
   const char *rest = NULL;
+  x->begun = true;
   x->model = find_model(self->service, url, &rest);
   x->is_text = x->model != NULL && strcmp(rest, ":generate") == 0;
   const bool takes_body =
       x->is_text || (x->model != NULL && strcmp(rest, ":predict") == 0);
   const bool known = takes_body || (x->model != NULL && *rest == '\0') ||
+                     strcmp(url, "/v1/models") == 0 ||
                      strcmp(url, "/metrics") == 0 ||
                      strcmp(url, "/healthz") == 0;
   if (!known) return send_unknown(x, url);
@@ -551,13 +588,19 @@ static enum MHD_Result handle(void *user, struct MHD_Connection *connection,
     x->link = link_of(connection);
     x->begin_ns = cli_now_ns();
     set_deadline(self, x->link, true);
-    return begin_exchange(x, url, method);
+    if (!has_one_length(x))
+      return send_error(x, MHD_HTTP_BAD_REQUEST, NULL,
+                        ls_invalid_argument("the header has several lengths "
+                                            "of the body"));
+    // An answer before the request's end closes its connection.
+    return is_reading(method) ? MHD_YES : begin_exchange(x, url, method);
   }
   if (*size > 0) {
-    if (!x->answered) take_body(x, data, *size);
+    if (x->begun && !x->answered) take_body(x, data, *size);
     *size = 0;
     return MHD_YES;
   }
+  if (!x->begun && !x->answered) return begin_exchange(x, url, method);
   if (x->answered) return MHD_YES;
   return x->queued ? send_outputs(x) : begin_job(x);
 }
