@@ -357,6 +357,10 @@ static ls_status open_file(ls_saved_file *self, const char *path) {
   LS_RETURN_IF_ERROR(ls_file_open(self->runtime, path, &file));
   LS_RETURN_IF_ERROR(saved_npz_is(file, &is_npz));
   if (is_npz) return open_npz(self, ls_give(&file));
+  const char *dot = strrchr(path, '.');
+  if (dot != NULL && (strcmp(dot, ".npz") == 0 || strcmp(dot, ".npy") == 0))
+    return ls_invalid_argument(
+        "'%s' is no npz file, which is a zip of named arrays", path);
   LS_RETURN_IF_ERROR(
       ls_safetensors_open(self->runtime, path, &self->checkpoint.values));
   self->source = ls_value_source_of(&self->checkpoint.values);
@@ -412,6 +416,22 @@ static ls_status open_values(ls_saved_file *self, const char *path) {
   return ls_not_found("'%s' has no checkpoint and no model.safetensors", path);
 }
 
+// Opens the final values of a folder whose checkpoints are all damaged;
+// `damage` tells of the newest one.
+static ls_status replace_damaged(ls_saved_file *self, const char *path,
+                                 ls_status damage) {
+  const ls_status status = open_values(self, path);
+  if (!ls_status_is_ok(status)) {
+    ls_status_free(status);
+    return damage;
+  }
+  ls_runtime_log(self->runtime, LS_LOG_WARNING, "checkpoint",
+                 "'%s' is used instead of a checkpoint: %s", self->source.path,
+                 ls_status_message(damage));
+  ls_status_free(damage);
+  return ls_ok();
+}
+
 static ls_status open_path(ls_saved_file *self, const char *path, bool read) {
   ls_allocator *allocator = ls_runtime_allocator(self->runtime);
   int64_t step = -1;
@@ -429,8 +449,11 @@ static ls_status open_path(ls_saved_file *self, const char *path, bool read) {
     return open_file(self, path);
   }
   LS_RETURN_IF_ERROR(status);
-  return count > 0 ? open_newest(self, path, steps, count, read, true)
-                   : open_values(self, path);
+  if (count == 0) return open_values(self, path);
+  const ls_status newest = open_newest(self, path, steps, count, read, true);
+  return ls_status_code(newest) == LS_DATA_LOSS
+             ? replace_damaged(self, path, newest)
+             : newest;
 }
 
 // ---- Opening ---------------------------------------------------------------

@@ -209,6 +209,18 @@ grep -q '^step 10,' out.txt && grep -q "model.ckpt-20' and 1 other are skipped" 
 ends 1 "the checksum of array 'logits/bias' does not match" \
   checkpoint convert cut/model.ckpt-10 out.safetensors
 
+# Values that are no checkpoint are used if none is intact, by all commands.
+rm -rf lone
+mkdir lone
+cp run/config.json run/model.safetensors run/model.ckpt-20.* lone
+flips lone/model.ckpt-20.safetensors \
+  $(($(wc -c <lone/model.ckpt-20.safetensors) - 1))
+for command in eval predict export; do
+  "$lockstep" $command lone >out.txt 2>err.txt || fail "$command lone"
+  [ "$(grep -c "'lone/model.safetensors' is used instead of a checkpoint: .*the checksum of array" err.txt)" = 1 ] ||
+    fail "$command: model.safetensors is not said to be used"
+done
+
 # ---- Garbage -----------------------------------------------------------------
 # Whatever the bytes, each command ends by itself, and says one line if it fails.
 garbage() {

@@ -523,8 +523,7 @@ static ls_status run_folder_load(ls_run_folder *folder, const ls_model *model) {
   const ls_status newest =
       ls_model_checkpoint_read(folder->runtime, folder->path, model);
   if (ls_status_is_ok(newest)) return newest;
-  if (ls_status_code(newest) == LS_NOT_FOUND ||
-      ls_status_code(newest) == LS_DATA_LOSS)
+  if (ls_status_code(newest) == LS_NOT_FOUND)
     LS_RETURN_IF_ERROR(has_file(folder, model_name, &saved));
   if (saved) {
     ls_status_free(newest);
