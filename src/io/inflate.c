@@ -71,11 +71,13 @@ static void advance_input(ls_inflation *progress, size_t size) {
   progress->position += (int64_t)size;
 }
 
-// Reads what follows a member: the end, or the two bytes that begin another
-// one.
+// Reads what follows a member: padding of zeros, the end, or the two bytes that
+// begin another one.
 static ls_status look_behind_member(ls_inflater *inflater,
                                     ls_inflation *progress, bool *out_goes_on) {
   *out_goes_on = false;
+  while (progress->in_size > 0 && progress->in[0] == '\0')
+    advance_input(progress, 1);
   if (progress->in_size == 0) {
     inflater->ended = progress->is_last;
     return ls_ok();

@@ -83,6 +83,10 @@ gzip -c base.csv >base.csv.gz
 printf 'PK\003\004' >zip.csv
 ends 1 "'base.csv.gz' is packed: unpack it by gunzip" data base.csv.gz
 ends 1 "'zip.csv' is a zip file" data zip.csv
+printf '\377\376a\000,\000b\000\n\000' >wide.csv
+ends 1 "'wide.csv' is no text: it has bytes of zero, as UTF-16" data wide.csv
+: >void.csv
+ends 1 "'void.csv' is empty: it has no names of columns" data base.csv,void.csv
 ends 2 "- is for eval and predict" train --model tiny --data - --quiet <base.csv
 
 # ---- Bytes -------------------------------------------------------------------

@@ -62,6 +62,15 @@ TEST(members_are_joined) {
   expect_inflated(data, first + compress_text("two", data + first), "one, two");
 }
 
+TEST(padding_with_zeros_is_skipped) {
+  unsigned char data[8192];
+  const size_t first = compress_text("one, ", data);
+  memset(data + first, 0, 512);
+  expect_inflated(data, first + 512, "one, ");
+  const size_t next = compress_text("two", data + first + 512);
+  expect_inflated(data, first + 512 + next, "one, two");
+}
+
 TEST(every_cut_is_data_loss) {
   unsigned char data[4096];
   const size_t size = compress_text("some text that is cut off", data);

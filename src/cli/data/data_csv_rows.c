@@ -55,11 +55,16 @@ static ls_status read_first(const char *path, char *room,
                             const char **out_first) {
   CLI_OWN(FILE, file) = NULL;
   LS_RETURN_IF_ERROR(cli_open_file(path, &file));
-  room[fread(room, 1, LOOK_BYTES, file)] = '\0';
+  const size_t size = fread(room, 1, LOOK_BYTES, file);
+  room[size] = '\0';
   if (strncmp(room, "\x1f\x8b", 2) == 0)
     return ls_invalid_argument("'%s' is packed: unpack it by gunzip", path);
   if (strncmp(room, "PK\003\004", 4) == 0)
     return ls_invalid_argument("'%s' is a zip file, no CSV", path);
+  if (memchr(room, '\0', size) != NULL)
+    return ls_invalid_argument("'%s' is no text: it has bytes of zero, as "
+                               "UTF-16 has; iconv -t UTF-8 converts that",
+                               path);
   room += strncmp(room, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
   *out_first = room + strspn(room, "\r\n");
   return **out_first != '\0' ? ls_ok()

@@ -317,19 +317,23 @@ bool ls_csv_read(const ls_csv_field *field, ls_dtype dtype, void *out) {
   if (dtype == LS_DTYPE_BOOL) return read_bool(text, out);
   if (ls_dtype_is_integer(dtype)) return read_integer(text, dtype, out);
   if (!read_float(text, &value, &narrow)) return false;
+  // A number that its type rounds to infinity is none of that type.
+  const bool is_infinity = isalpha(text.data[text.size - 1]) != 0;
+  const uint16_t half = ls_f16_from_f32(narrow);
+  const uint16_t brain = ls_bf16_from_f32(narrow);
   switch (dtype) {
   case LS_DTYPE_F64:
     memcpy(out, &value, 8);
-    return true;
+    return is_infinity || !isinf(value);
   case LS_DTYPE_F32:
     memcpy(out, &narrow, 4);
-    return true;
+    return is_infinity || !isinf(narrow);
   case LS_DTYPE_F16:
-    memcpy(out, &(uint16_t){ls_f16_from_f32(narrow)}, 2);
-    return true;
+    memcpy(out, &half, 2);
+    return is_infinity || !isinf(ls_f16_to_f32(half));
   case LS_DTYPE_BF16:
-    memcpy(out, &(uint16_t){ls_bf16_from_f32(narrow)}, 2);
-    return true;
+    memcpy(out, &brain, 2);
+    return is_infinity || !isinf(ls_bf16_to_f32(brain));
   default:
     return false;
   }

@@ -123,6 +123,9 @@ static ls_status check_csv(const ls_record_decoder *decoder,
   const int64_t end = source->offsets.items[0];
   LS_RETURN_IF_ERROR(read_bytes(self, source->file, 0, end, &row));
   const size_t lead = ls_csv_lead(row, (size_t)end);
+  if (lead == (size_t)end)
+    return ls_invalid_argument("'%s' is empty: it has no names of columns",
+                               source->file->path);
   LS_RETURN_IF_ERROR(split_names(self, source->file, row + lead,
                                  (size_t)end - lead, &fields, &count));
   if (!same_names(self, fields, count))
