@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <ftw.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,6 +70,7 @@ static ls_status check_folder(const training *run) {
 static ls_nest open_input(void *user, ls_input_call *call) {
   const training *run = user;
   const cli_again *again = run->flags->train.again;
+  if (again == NULL) cli_signals_handle(SIGPIPE, SIG_IGN);
   const ls_input_function *input = &run->e.type->train;
   ls_nest made = input->call(input->user, call);
   const ls_dataset *data = ls_nest_as_dataset(made);

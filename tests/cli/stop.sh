@@ -30,6 +30,25 @@ stops INT 130
 rm -rf run
 stops TERM 143
 
+# A training whose progress nobody reads any more ends well, too.
+mkfifo progress
+for kind in "" --estimator; do
+  rm -rf run
+  head -n 1 <progress >/dev/null &
+  # shellcheck disable=SC2086
+  "$lockstep" train --model tiny --data synthetic $kind --epochs 3 \
+    --run-dir run >out.txt 2>progress || fail "no reader $kind: code $?"
+  grep -q 3072 run/checkpoint || fail "no reader $kind: it is not saved"
+done
+"$lockstep" train --model tiny --data synthetic --steps 3 --quiet \
+  --run-dir unread >progress 2>err.txt &
+process=$!
+: <progress
+wait $process
+[ $? = 141 ] && [ ! -s err.txt ] && [ -s unread/model.safetensors ] ||
+  fail "a training whose result nobody reads"
+rm -rf run unread progress
+
 # Steps that are made again, and those of a range of rates, end so too: nothing
 # that was found up to there is printed as the result of all.
 steps=100000

@@ -227,6 +227,13 @@ cmp -s none/model.safetensors halves/model.safetensors ||
   fail "--test none goes on otherwise"
 ends 1 "the run has no test set (--test none): name data with --data" eval none
 "$lockstep" eval none --data rows.csv >out.txt 2>err.txt || fail "eval --data"
+ends 1 "--accumulate is 9, but the run has 2 batches" train --model tiny \
+  --data synthetic --steps 2 --optimizer adam --accumulate 9
+"$lockstep" train --model tiny --data synthetic --steps 4 --optimizer adam \
+  --accumulate 2 --warmup 2 --run-dir warm-long >out.txt 2>err.txt
+grep -q -- "--warmup is 2, but the run has 2 steps of the optimizer" err.txt ||
+  fail "a warmup as long as the run is not told"
+rm -rf warm-long
 ends 1 "--split cannot be given with --test none" train --model tiny \
   --data rows.csv --test none --split 0.2
 

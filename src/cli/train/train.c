@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <limits.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,6 +97,25 @@ static void tell_schedule(const train_flags *flags, const ls_model_type *type,
             was->schedule, (long long)steps, (long long)before);
 }
 
+// Refuses a run too short for a step of its optimizer; warns of a rate that
+// never reaches its value.
+static ls_status check_length(const train_flags *flags,
+                              const ls_train_config *config, int64_t batches) {
+  const int64_t each = config->accumulate > 1 ? config->accumulate : 1;
+  if (batches < each)
+    return ls_invalid_argument(
+        "--accumulate is %lld, but the run has %lld batches: its optimizer "
+        "would make no step",
+        (long long)each, (long long)batches);
+  if (config->warmup >= batches / each && config->warmup > 0 && !flags->quiet &&
+      cli_leads())
+    cli_say("train",
+            "--warmup is %lld, but the run has %lld steps of the optimizer: "
+            "the rate does not reach its value",
+            (long long)config->warmup, (long long)(batches / each));
+  return ls_ok();
+}
+
 // Opens data, model and everything else before creating files of the run.
 static ls_status train_prepare(const train_flags *flags,
                                const ls_model_type *type, session *run) {
@@ -115,6 +135,8 @@ static ls_status train_prepare(const train_flags *flags,
   LS_RETURN_IF_ERROR(cli_open_training(flags, true, set));
   type = set->type;
   const int64_t steps = set->steps;
+  if (run->resumed == NULL)
+    LS_RETURN_IF_ERROR(check_length(flags, config, steps));
   LS_RETURN_IF_ERROR(cli_augment(config, &run->set.train));
   if (config->test_steps > 0 && run->set.tested != NULL)
     run->set.tested = ls_dataset_take(
@@ -299,6 +321,8 @@ static ls_status train_model(const train_flags *flags,
         again->check(again->check_user, run->set.train, run->set.tested));
   if (again != NULL && again->is_checked) return ls_ok();
   const ls_train_stop *stop = cli_signals_defer((unsigned)flags->grace);
+  // Goes on, and saves, even if nobody reads its progress any more.
+  if (again == NULL) cli_signals_handle(SIGPIPE, SIG_IGN);
   if (run->run_folder == NULL && flags->again == NULL) {
     LS_RETURN_IF_ERROR(
         cli_choose_folder(type->name, run->chosen, sizeof(run->chosen)));
