@@ -162,6 +162,10 @@ bool cli_option_set(const cli_option *option, const char *text, char *wanted,
 // Returns the name most similar to `text`, NULL if none is similar.
 const char *cli_nearest(const char *text, const char *const *names,
                         size_t count);
+// Returns the flag of a command that an unknown one may mean, as it is similar
+// or has that name in other programs, then maybe with a value: "device gpu".
+const char *cli_nearest_flag(const cli_syntax *syntax, const char *flag,
+                             size_t size);
 
 // ---- Services --------------------------------------------------------------
 // Prints "lockstep COMMAND: ..." and a newline to standard error.
@@ -492,6 +496,9 @@ const ls_task *cli_task_of(const ls_train_config *config,
 // the opened sets, even after a failure.
 ls_status cli_open_data(const cli_data *data, const ls_model_type *type,
                         ls_dataset **train, ls_dataset **test);
+// Adds to a failure to find the data of a run the flag that names its new
+// place.
+ls_status cli_note_moved(ls_status status);
 // Opens a run's test set: from `data`, or all of `data` if that has none; from
 // the run's own data if `data` is NULL. `features` may be NULL.
 ls_status cli_open_run_test(const ls_train_config *config, const char *data,

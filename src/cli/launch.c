@@ -70,6 +70,14 @@ static bool is_on_path(const char *path, const char *name) {
   return false;
 }
 
+// Returns true if a program is here to be started, or may be elsewhere.
+static bool has_program(const launch_flags *flags, const char *path) {
+  const char *name = flags->program[0];
+  if (flags->hosts != NULL) return true;
+  return strchr(name, '/') != NULL ? access(name, X_OK) == 0
+                                   : is_on_path(path, name);
+}
+
 // Returns the name of mpirun; NULL if there is none.
 static const char *find_mpirun(const launch_flags *flags, const char *path,
                                bool *out_mpich) {
@@ -331,6 +339,37 @@ static void count_quit(int number) {
   ++num_quits;
 }
 
+// Returns the first word of a program that begins so; NULL: none.
+static char **find_word(char **program, const char *begin) {
+  while (*program != NULL && strncmp(*program, begin, strlen(begin)) != 0)
+    ++program;
+  return *program != NULL ? program : NULL;
+}
+
+// Returns the folder of a training's --run-dir; NULL: it has none.
+static const char *find_folder(char **program) {
+  char **at = find_word(program, "--run-dir");
+  return at == NULL ? NULL : (*at)[9] == '=' ? *at + 10 : at[1];
+}
+
+// Returns true for a training whose run cannot be found by a restart.
+static bool lacks_folder(char **program) {
+  const char *slash = strrchr(program[0], '/');
+  return strcmp(slash != NULL ? slash + 1 : program[0], "lockstep") == 0 &&
+         program[1] != NULL && strcmp(program[1], "train") == 0 &&
+         find_folder(program) == NULL &&
+         find_word(program, "--resume") == NULL &&
+         find_word(program, "--config") == NULL;
+}
+
+// Returns the step of the newest checkpoint in a folder; -1: none.
+static int64_t newest_step(const char *folder) {
+  CLI_OWN_MEMORY(int64_t, steps) = NULL;
+  size_t count = 0;
+  ls_status_free(cli_checkpoint_steps(folder, &steps, &count));
+  return count > 0 ? steps[count - 1] : -1;
+}
+
 // Runs the program until it succeeds, or has been started again often enough.
 static int launch(launch_flags *flags, const char *path) {
   bool is_mpich = false;
@@ -342,6 +381,9 @@ static int launch(launch_flags *flags, const char *path) {
             flags->mpi != NULL ? flags->mpi : "mpirun");
     return CLI_FAILED;
   }
+  if (!has_program(flags, path))
+    return cli_misuse("launch", "there is no program '%s'", flags->program[0]);
+  const char *folder = find_folder(flags->program);
   cli_signals_handle(SIGINT, request_stop);
   cli_signals_handle(SIGTERM, request_stop);
   cli_signals_handle(SIGHUP, request_stop);
@@ -354,11 +396,19 @@ static int launch(launch_flags *flags, const char *path) {
                .is_mpich = is_mpich,
                .ends = ends,
                .cause = -1};
+    const int64_t before = folder != NULL ? newest_step(folder) : -1;
     const int code = run_job(&run);
     cli_release(ends);
     if (code == CLI_OK || code == CLI_USAGE || stop_signal != 0 ||
         flags->restart >= flags->restarts)
       return code;
+    // The same steps end in the same way, unless a signal has ended them.
+    if (flags->restart > 0 && folder != NULL && code < CLI_SIGNAL &&
+        newest_step(folder) == before) {
+      cli_say("launch", "the restart made no new checkpoint: no other one "
+                        "would do better");
+      return code;
+    }
     ++flags->restart;
     cli_say("launch", "starts the program again: restart %lld of %lld",
             (long long)flags->restart, (long long)flags->restarts);
@@ -403,6 +453,10 @@ int cli_launch(int argc, char **argv) {
     return cli_misuse("launch", flags.ranks == 0
                                     ? "--ranks is missing"
                                     : "--mpi is neither openmpi nor mpich");
+  if (flags.restarts > 0 && lacks_folder(flags.program))
+    return cli_misuse("launch",
+                      "--restarts needs a training's --run-dir, to find the "
+                      "run again");
   ls_runtime *runtime = NULL;
   ls_status status = cli_runtime_open(1, NULL, &runtime);
   const int code = ls_status_is_ok(status)

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <locale.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -73,9 +74,15 @@ static int report_unknown(const char *name) {
   for (const cli_command *row = cli_commands; row->name != NULL; ++row)
     names[count++] = row->name;
   const char *nearest = cli_nearest(name, names, count);
-  if (strcmp(name, "-V") == 0 || strcmp(name, "-v") == 0 ||
-      strcmp(name, "version") == 0)
-    nearest = "--version";
+  static const cli_refusal rows[] = {{"-V,-v,version", "--version"},
+                                     {"fit", "train"},
+                                     {"test,evaluate", "eval"},
+                                     {"infer", "predict"},
+                                     {"find-lr", "train --find-lr"}};
+  const cli_refusals others = {.rows = rows,
+                               .count = sizeof(rows) / sizeof(*rows)};
+  const char *other = cli_refusal_find(&others, name, strlen(name));
+  if (other != NULL) nearest = other;
   if (nearest != NULL)
     cli_say(NULL, "there is no command '%s'; did you mean '%s'?", name,
             nearest);
@@ -147,6 +154,7 @@ int main(int argc, char **argv) {
   errno = 0;
   if ((fflush(stdout) != 0 || ferror(stdout)) && code == CLI_OK) {
     const int reason = errno;  // 0: an earlier write failed.
+    if (reason == EPIPE) return CLI_SIGNAL + SIGPIPE;
     cli_say(NULL, "cannot write to standard output%s%s",
             reason != 0 ? ": " : "", reason != 0 ? strerror(reason) : "");
     code = CLI_FAILED;

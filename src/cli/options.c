@@ -41,7 +41,8 @@ const char *cli_nearest(const char *text, const char *const *names,
   const size_t length = strlen(text);
   if (length > MAX_WORD) return NULL;
   const char *nearest = NULL;
-  int best = 2 + (int)length / 8;  // The largest distance of a similar word.
+  // The largest distance of a similar word.
+  int best = length <= 4 ? 1 : 2 + (int)length / 8;
   for (size_t i = 0; i < count; ++i) {
     if (strlen(names[i]) > MAX_WORD) continue;
     // A prefix of a name counts as similar, too.
@@ -166,13 +167,49 @@ const cli_option *cli_option_find(const cli_syntax *syntax, const char *name,
   return NULL;
 }
 
-// Recognizes GPU flags of other programs.
-static bool says_gpu(const char *flag, size_t size) {
-  static const char *const names[] = {"gpu", "gpus", "cuda"};
-  for (size_t i = 0; i < sizeof(names) / sizeof(*names); ++i)
-    if (strlen(names[i]) == size && memcmp(names[i], flag, size) == 0)
-      return true;
-  return false;
+// Names of flags in other programs, and ours, maybe with a value.
+static const cli_refusal other_names[] = {
+    {"gpu,gpus,cuda", "device gpu"},
+    {"lr", "learning-rate"},
+    {"wd", "weight-decay"},
+    {"bs,batch", "batch-size"},
+    {"max-epochs,num-epochs,num-train-epochs", "epochs"},
+    {"max-steps,num-steps", "steps"},
+    {"validation-split,val-split", "split"},
+    {"val,val-data,validation-data", "test"},
+    {"workers,num-workers", "threads"},
+    {"output-dir,log-dir,logdir,save-dir", "run-dir"},
+    {"checkpoint,ckpt,ckpt-path,resume-from", "resume"},
+    {"weights,pretrained,load", "warm-start"},
+    {"fp16,amp,mixed-precision", "precision bf16"},
+    {"early-stopping,early-stop", "stop-early"},
+    {"num-classes", "outputs"},
+    {"target", "label"},
+    {"dataset", "data"},
+    {"tensorboard", "events"},
+    {"momentum", "optimizer momentum"},
+    {"max-grad-norm,gradient-clip-val", "clip-norm"},
+    {"gradient-accumulation-steps", "accumulate"},
+    {"max-tokens,max-new-tokens", "tokens"},
+    {"format", "onnx"},
+    {"host", "address"},
+    {"nproc,nproc-per-node,np", "ranks"}};
+
+const char *cli_nearest_flag(const cli_syntax *syntax, const char *flag,
+                             size_t size) {
+  static const cli_refusals others = {
+      .rows = other_names, .count = sizeof(other_names) / sizeof(*other_names)};
+  const char *other = cli_refusal_find(&others, flag, size);
+  if (other != NULL &&
+      cli_option_find(syntax, other, strcspn(other, " ")) != NULL)
+    return other;
+  const size_t count = syntax->num_options;
+  CLI_OWN_MEMORY(const char *, names) = cli_allocate(count * sizeof(*names));
+  char name[MAX_WORD + 1] = "";
+  for (size_t i = 0; names != NULL && i < count; ++i)
+    names[i] = syntax->options[i].name;
+  if (size <= MAX_WORD) memcpy(name, flag, size);
+  return names != NULL ? cli_nearest(name, names, count) : NULL;
 }
 
 static int unknown_flag(const cli_syntax *syntax, const char *flag,
@@ -181,18 +218,7 @@ static int unknown_flag(const cli_syntax *syntax, const char *flag,
   if (reason != NULL)
     return cli_misuse(syntax->command, "--%.*s is not for %s: %s", (int)size,
                       flag, syntax->refused.kind, reason);
-  if (says_gpu(flag, size) && cli_option_find(syntax, "device", 6) != NULL)
-    return cli_misuse(syntax->command,
-                      "there is no flag '--%.*s'; did you mean '--device gpu'?",
-                      (int)size, flag);
-  const size_t count = syntax->num_options;
-  const char **names = cli_allocate(count * sizeof(*names));
-  for (size_t i = 0; names != NULL && i < count; ++i)
-    names[i] = syntax->options[i].name;
-  char name[MAX_WORD + 1] = "";
-  if (size <= MAX_WORD) memcpy(name, flag, size);
-  const char *nearest = names != NULL ? cli_nearest(name, names, count) : NULL;
-  cli_release((void *)names);
+  const char *nearest = cli_nearest_flag(syntax, flag, size);
   if (nearest != NULL)
     cli_say(syntax->command, "there is no flag '--%.*s'; did you mean '--%s'?",
             (int)size, flag, nearest);
@@ -257,11 +283,15 @@ static int parse_operand(const cli_syntax *syntax, char *word, char **words,
     return CLI_OK;
   }
   if (syntax->operand_form == NULL || *syntax->operand != NULL) {
-    const bool names_model =
-        cli_option_find(syntax, "model", 5) != NULL && !has_model;
-    const bool names_file =
-        cli_option_find(syntax, "data", 4) != NULL && access(word, F_OK) == 0;
-    if (names_file)
+    const bool names_model = cli_option_find(syntax, "model", 5) != NULL &&
+                             !has_model && strspn(word, "0123456789") == 0;
+    const cli_option *data = cli_option_find(syntax, "data", 4);
+    const bool names_file = data != NULL && access(word, F_OK) == 0;
+    if (names_file && *(const char **)data->value == NULL)
+      cli_say(syntax->command,
+              "unexpected argument '%s'; did you mean '--data %s'?", word,
+              word);
+    else if (names_file)
       cli_say(syntax->command,
               "unexpected argument '%s'; several files are one --data: "
               "'A.png,B.png', or a pattern in quotes, 'photos/*.png'",
@@ -269,6 +299,9 @@ static int parse_operand(const cli_syntax *syntax, char *word, char **words,
     else if (syntax->operand_form == NULL && names_model)
       cli_say(syntax->command,
               "unexpected argument '%s'; did you mean '--model %s'?", word,
+              word);
+    else if (strcmp(syntax->command, "launch") == 0)
+      cli_say("launch", "unexpected argument '%s'; put -- before the program",
               word);
     else
       cli_say(syntax->command,

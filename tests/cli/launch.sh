@@ -11,6 +11,9 @@
 
 ends 2 "the program is missing" launch --ranks 2
 ends 2 "--ranks is missing" launch -- true
+ends 2 "there is no program 'nothere'" launch --ranks 2 -- nothere
+ends 2 "--restarts needs a training's --run-dir" launch --ranks 2 --restarts 1 \
+  -- "$lockstep" train --model tiny
 ends 2 "neither openmpi nor mpich" launch --ranks 2 --mpi best -- true
 (PATH=/nowhere; "$lockstep" launch --ranks 2 -- true) >out.txt 2>err.txt
 grep -q "on Debian: apt-get install openmpi-bin" err.txt ||
@@ -67,6 +70,14 @@ launches_all() {
   says 'rank [012] of start 1' out.txt 3
   launches 137 1 dies 9
   says 'was killed' err.txt 2
+
+  # What would end in the same way is not started again and again.
+  "$lockstep" launch --ranks 2 --mpi "$mpi" --restarts 5 -- "$lockstep" train \
+    --model tiny --data ../nothing.csv --replicas 2 --run-dir never \
+    >out.txt 2>err.txt
+  [ $? = 1 ] || fail "$mpi: data that are missing"
+  says 'there is no file or folder' err.txt 2
+  says 'the restart made no new checkpoint' err.txt 1
 
   # A long line stays one.
   launches 0 0 talks

@@ -10,6 +10,7 @@
 refuses() { ends 2 "$@"; }
 
 refuses "lockstep: a command is missing"
+: >usage.csv
 refuses "there is no command 'trian'; did you mean 'train'?" trian
 refuses "there is no command 'frobnicate'; see 'lockstep help'" frobnicate
 refuses "lockstep train: there is no flag '--replica'; did you mean '--replicas'?" \
@@ -67,6 +68,17 @@ for flag in gpu gpus cuda; do
   refuses "there is no flag '--$flag'; did you mean '--device gpu'?" \
     train --$flag
 done
+# Other programs' names, and short ones, which are like too many others.
+refuses "there is no flag '--lr'; did you mean '--learning-rate'?" train --lr 1
+refuses "did you mean '--precision bf16'?" train --amp
+refuses "did you mean '--run-dir'?" train --output-dir=x
+refuses "did you mean '--address'?" serve --host x
+refuses "there is no flag '--fog'; see 'lockstep train --help'" train --fog
+refuses "unexpected argument '1'; see 'lockstep train --help'" train --quiet 1
+refuses "unexpected argument 'usage.csv'; did you mean '--data usage.csv'?" \
+  predict run usage.csv
+refuses "there is no command 'fit'; did you mean 'train'?" fit
+refuses "'train'; put -- before the program" launch --ranks 2 train
 refuses "--bits is for devices with a plug-in: add --device" \
   bench mlp --bits exact
 refuses "--devices is for devices with a plug-in" train --devices 2

@@ -54,7 +54,10 @@ static ls_status find_first(cli_files *files) {
     snprintf(files->first, sizeof(files->first), "%s", found.gl_pathv[0]);
   globfree(&found);
   if (files->first[0] == '\0')
-    return ls_not_found("there is no file or folder '%s'", path);
+    return ls_not_found("there is no file or folder '%s'%s", path,
+                        strpbrk(path, "/.*") == NULL
+                            ? "; by name there are fashion-mnist and synthetic"
+                            : "");
   files->format = cli_format_find(files->first);
   return ls_ok();
 }

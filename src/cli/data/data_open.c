@@ -366,6 +366,13 @@ ls_status cli_open_data(const cli_data *given, const ls_model_type *type,
   return test != NULL ? ls_dataset_status(*test) : ls_ok();
 }
 
+ls_status cli_note_moved(ls_status status) {
+  return ls_status_code(status) != LS_NOT_FOUND
+             ? status
+             : ls_status_annotate(status, "the data of the run: --data, or "
+                                          "--test, gives its new place");
+}
+
 // Opens the test set of a run, or of other data; `request` has the fields that
 // neither has.
 static ls_status open_run_data(const cli_data *request,
@@ -387,7 +394,8 @@ static ls_status open_run_data(const cli_data *request,
   data.whole = is_other;
   data.kept = is_other && kept;
   data.classes = &classes;
-  return cli_open_data(&data, type, NULL, test);
+  const ls_status status = cli_open_data(&data, type, NULL, test);
+  return is_other ? status : cli_note_moved(status);
 }
 
 ls_status cli_open_run_test(const ls_train_config *config, const char *data,

@@ -38,18 +38,13 @@ static void name_flag(const cli_member *member, char *name) {
 
 static bool refuse_member(const config_file *file, const cli_member *member) {
   const cli_syntax *syntax = file->syntax;
-  CLI_OWN_MEMORY(const char *, names) =
-      cli_allocate(syntax->num_options * sizeof(*names));
   char name[MOST_NAME];
-  size_t count = 0;
   name_flag(member, name);
-  for (size_t i = 0; names != NULL && i < syntax->num_options; ++i)
-    if (syntax->options[i].value != &file->flags->config)
-      names[count++] = syntax->options[i].name;
-  const char *nearest = names != NULL ? cli_nearest(name, names, count) : NULL;
+  const char *nearest = cli_nearest_flag(syntax, name, strlen(name));
+  if (nearest != NULL && strcmp(nearest, "config") == 0) nearest = NULL;
   return cli_refuse(
-      syntax->command, "'%s' has \"%.*s\", which is no flag of a file%s%s%s", file->path,
-      (int)member->key_size, member->key,
+      syntax->command, "'%s' has \"%.*s\", which is no flag of a file%s%s%s",
+      file->path, (int)member->key_size, member->key,
       nearest != NULL ? "; did you mean '" : "", nearest != NULL ? nearest : "",
       nearest != NULL ? "'?" : "");
 }

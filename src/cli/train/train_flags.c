@@ -334,8 +334,9 @@ ls_status cli_open_training(const train_flags *flags, bool tests,
                          .classes = &io->classes};
   if (io->is_new) cli_find_sizes(&data, io->type, config);
   LS_RETURN_IF_ERROR(cli_run_type(config, &io->type, &io->adapted));
-  LS_RETURN_IF_ERROR(
-      cli_open_data(&data, io->type, &io->train, tests ? &io->tested : NULL));
+  const ls_status opened =
+      cli_open_data(&data, io->type, &io->train, tests ? &io->tested : NULL);
+  LS_RETURN_IF_ERROR(io->is_new ? opened : cli_note_moved(opened));
   if (io->classes.found != NULL) config->classes = io->classes.found;
   if (io->classes.found_categories != NULL)
     config->categories = io->classes.found_categories;
