@@ -18,20 +18,26 @@ static ls_shape shape_of_ints(const ls_node *node, ls_attr_id id) {
 }
 
 // ---- Slices ----------------------------------------------------------------
-ls_status gradient_slice(ls_backward *g) {
+// Makes an op with the attributes of a slice.
+static ls_tensor with_slice(const ls_backward *g, uint16_t op,
+                            const ls_tensor *inputs, size_t count) {
+  const bool clamps = ls_node_int(g->node, LS_ATTR_ID_CLAMP) != 0;
   const ls_attr attrs[] = {*ls_node_attr(g->node, LS_ATTR_ID_STARTS),
                            *ls_node_attr(g->node, LS_ATTR_ID_LIMITS),
-                           *ls_node_attr(g->node, LS_ATTR_ID_STRIDES)};
+                           *ls_node_attr(g->node, LS_ATTR_ID_STRIDES),
+                           LS_OWN_B(CLAMP, true)};
+  return ls_make(op, inputs, count, attrs, clamps ? 4 : 3);
+}
+
+ls_status gradient_slice(ls_backward *g) {
   const ls_tensor inputs[] = {g->dout[0], ls_gradient_input(g, 0)};
-  g->din[0] = ls_make(LS_OP_SLICE_GRAD, inputs, 2, attrs, 3);
+  g->din[0] = with_slice(g, LS_OP_SLICE_GRAD, inputs, 2);
   return ls_ok();
 }
 
 // Operand 1 is used for its dimensions only.
 ls_status gradient_slice_grad(ls_backward *g) {
-  g->din[0] = ls_slice(g->dout[0], shape_of_ints(g->node, LS_ATTR_ID_STARTS),
-                       shape_of_ints(g->node, LS_ATTR_ID_LIMITS),
-                       shape_of_ints(g->node, LS_ATTR_ID_STRIDES));
+  g->din[0] = with_slice(g, LS_OP_SLICE, &g->dout[0], 1);
   return ls_ok();
 }
 

@@ -32,10 +32,8 @@ static ls_status check_rank(const ls_infer *infer, int32_t rank) {
 }
 
 // ---- Slices ----------------------------------------------------------------
-// Computes the size of one sliced dimension; limit -1 means the end.
-static int64_t sliced(int64_t size, int64_t start, int64_t limit,
-                      int64_t stride) {
-  if (limit < 0) limit = size;
+// Computes the size of one sliced dimension; limit -1 is unknown.
+static int64_t sliced(int64_t start, int64_t limit, int64_t stride) {
   if (limit < 0) return LS_UNKNOWN_DIM;
   return limit == start ? 0 : (limit - start - 1) / stride + 1;
 }
@@ -45,6 +43,7 @@ static ls_status slice_shape(const ls_infer *infer, ls_type from,
   axis_list lists[] = {{LS_ATTR_ID_STARTS, NULL},
                        {LS_ATTR_ID_LIMITS, NULL},
                        {LS_ATTR_ID_STRIDES, NULL}};
+  const bool clamps = ls_infer_int(infer, LS_ATTR_ID_CLAMP) != 0;
   int32_t rank = 0;
   LS_RETURN_IF_ERROR(read_lists(infer, lists, LS_COUNT_OF(lists), &rank));
   if (from.shape.rank != rank && from.shape.rank != LS_UNKNOWN_RANK)
@@ -53,16 +52,18 @@ static ls_status slice_shape(const ls_infer *infer, ls_type from,
   *out_shape = ls_infer_unknown(rank);
   for (int32_t i = 0; i < rank; ++i) {
     const int64_t size = from.shape.rank < 0 ? -1 : from.shape.dim[i];
-    const int64_t start = lists[0].items[i], limit = lists[1].items[i];
-    const int64_t stride = lists[2].items[i];
-    const int64_t end = limit == -1 ? size : limit;
+    const int64_t limit = lists[1].items[i], stride = lists[2].items[i];
+    const bool is_end = limit == -1 || (clamps && limit > size);
+    const int64_t end = is_end ? size : limit;
+    const bool is_behind = clamps && end >= 0 && lists[0].items[i] > end;
+    const int64_t start = is_behind ? end : lists[0].items[i];
     if ((end >= 0 && start > end) || (size >= 0 && end > size))
       return ls_invalid_argument(
           "%s of %s: axis %d from %lld to %lld by %lld; 0 <= start <= limit <= "
           "size and stride >= 1 are required, limit -1 is the end",
           infer->op_name, LS_SHAPE_TEXT(from.dtype, from.shape), i,
           (long long)start, (long long)limit, (long long)stride);
-    out_shape->dim[i] = sliced(size, start, limit, stride);
+    out_shape->dim[i] = sliced(start, end, stride);
   }
   return ls_shape_check(*out_shape);
 }
