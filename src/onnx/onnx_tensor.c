@@ -200,12 +200,11 @@ static ls_status read_tensor_field(ls_onnx_reader *r,
   }
 }
 
-// Reads bytes of a file in the folder of the model's.
-static ls_status read_beside(ls_onnx_reader *r, const tensor_parts *parts,
-                             ls_array *array) {
+// Opens a file in the folder of the model's that has these bytes of a tensor.
+static ls_status open_beside(ls_onnx_reader *r, const tensor_parts *parts,
+                             int64_t size, ls_file **out_file) {
   const char *slash = strrchr(r->file->path, '/');
   const size_t folder = slash != NULL ? (size_t)(slash + 1 - r->file->path) : 0;
-  LS_OWN(ls_file, file) = NULL;
   if (parts->location == NULL)
     return ls_onnx_damaged(r, "a tensor in a file of its own names no file");
   LS_RETURN_IF_ERROR(
@@ -213,17 +212,18 @@ static ls_status read_beside(ls_onnx_reader *r, const tensor_parts *parts,
   const char *path = ls_arena_format(&r->file->memory, "%.*s%s", (int)folder,
                                      r->file->path, parts->location);
   LS_RETURN_IF_NO_MEMORY(path);
-  LS_RETURN_IF_ERROR(ls_file_open(r->runtime, path, &file));
-  const int64_t size = (int64_t)ls_array_size(array);
-  if (parts->offset < 0 || parts->offset > file->size ||
-      size > file->size - parts->offset ||
-      (parts->length != 0 && parts->length != size))
+  LS_RETURN_IF_ERROR(ls_file_open(r->runtime, path, out_file));
+  const int64_t has = (*out_file)->size;
+  if (parts->offset < 0 || parts->offset > has || size > has - parts->offset)
     return ls_invalid_argument(
         "'%s' has %lld bytes; tensor '%s' of '%s' has %lld from byte %lld on",
-        path, (long long)file->size, parts->name, r->file->path,
-        (long long)size, (long long)parts->offset);
-  return ls_file_read(file, parts->offset, ls_array_mutable_data(array),
-                      (size_t)size);
+        path, (long long)has, parts->name, r->file->path, (long long)size,
+        (long long)parts->offset);
+  if (parts->length == 0 || parts->length == size) return ls_ok();
+  return ls_invalid_argument(
+      "tensor '%s' of '%s' has %lld bytes, not the %lld of its length in '%s'",
+      parts->name, r->file->path, (long long)size, (long long)parts->length,
+      path);
 }
 
 static ls_status wrong_count(const ls_onnx_reader *r, const tensor_parts *parts,
@@ -255,9 +255,11 @@ static ls_status store_list(const ls_onnx_reader *r, const tensor_parts *parts,
 }
 
 static ls_status store_data(ls_onnx_reader *r, const tensor_parts *parts,
-                            ls_array *array) {
+                            ls_file *file, ls_array *array) {
   const size_t size = ls_array_size(array);
-  if (parts->is_external) return read_beside(r, parts, array);
+  if (file != NULL)
+    return ls_file_read(file, parts->offset, ls_array_mutable_data(array),
+                        size);
   if (size == 0) return ls_ok();
   if (parts->raw.at == NULL) return store_list(r, parts, array);
   if (parts->raw.value != size) return wrong_count(r, parts, array);
@@ -270,8 +272,9 @@ static ls_status store_data(ls_onnx_reader *r, const tensor_parts *parts,
 }
 
 // Refuses a tensor that has more elements than bytes of its data could give.
+// Opens the file of its own that has the data.
 static ls_status make_array(ls_onnx_reader *r, const tensor_parts *parts,
-                            ls_array **out_array) {
+                            ls_file **out_file, ls_array **out_array) {
   ls_shape shape = {.rank = (int32_t)parts->num_sizes};
   const ls_dtype dtype = ls_onnx_dtype_of(parts->type);
   if (dtype == LS_DTYPE_NONE)
@@ -287,10 +290,14 @@ static ls_status make_array(ls_onnx_reader *r, const tensor_parts *parts,
       return ls_onnx_damaged(r, "a tensor has a negative size");
   }
   const int64_t count = ls_shape_num_elements(shape);
+  int64_t size = 0;
   const size_t has = parts->raw.at != NULL
                          ? parts->raw.value / ls_dtype_size(dtype)
                          : parts->num_numbers + parts->num_reals;
-  if (!parts->is_external && (uint64_t)count > has)
+  if (parts->is_external &&
+      !__builtin_mul_overflow(count, (int64_t)ls_dtype_size(dtype), &size))
+    LS_RETURN_IF_ERROR(open_beside(r, parts, size, out_file));
+  else if ((uint64_t)count > has)
     return ls_invalid_argument(
         "'%s' is damaged: tensor '%s' is %s, but its data end earlier",
         r->file->path, parts->name, LS_SHAPE_TEXT(dtype, shape));
@@ -301,10 +308,11 @@ ls_status ls_onnx_read_tensor(ls_onnx_reader *r, const ls_proto_field *message,
                               const char **out_name, ls_array **out_array) {
   tensor_parts parts = {.name = ""};
   LS_OWN(ls_array, array) = NULL;
+  LS_OWN(ls_file, file) = NULL;
   LS_RETURN_IF_ERROR(
       ls_onnx_read_message(r, message, read_tensor_field, &parts));
-  LS_RETURN_IF_ERROR(make_array(r, &parts, &array));
-  LS_RETURN_IF_ERROR(store_data(r, &parts, array));
+  LS_RETURN_IF_ERROR(make_array(r, &parts, &file, &array));
+  LS_RETURN_IF_ERROR(store_data(r, &parts, file, array));
   LS_ONNX_PUSH_OR_RETURN(r, ls_array *, kept, r->file->arrays,
                          r->file->num_arrays);
   *out_name = parts.name;
