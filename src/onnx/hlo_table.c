@@ -358,6 +358,9 @@ void ls_hlo_make_broadcast(ls_onnx_build *b) {
   const int to = batch >= 0 ? (int)dims[batch] : -1;
   ls_hlo_give(b, 0, own.rank == wanted.rank ? x : ls_hlo_reshape(x, shape, to),
               to);
+  // JAX passes initial values through it.
+  if (wanted.rank == 0)
+    b->values[b->node->outputs[0]].array = b->values[b->node->inputs[0]].array;
 }
 
 // Returns where dimension `d` of the old sizes is in the new ones, alone or

@@ -289,6 +289,23 @@ TEST(sums_and_windows_compute_what_the_text_says) {
        NULL},
       {"1x2x2x1xf32",
        "1x2x2x1xf32",
+       LINE("%c = stablehlo.constant dense<0.0> : tensor<f32>") LINE(
+           "%d = stablehlo.broadcast_in_dim %c, dims = [] : (tensor<f32>) -> "
+           "tensor<f32>")
+           LINE("%y = \"stablehlo.reduce_window\"(%x, %d) <{padding = "
+                "dense<[[0, 0], [1, 0], [0, 0], [0, 0]]> : tensor<4x2xi64>, "
+                "window_dimensions = array<i64: 1, 2, 1, 1>}> ({")
+               LINE("^bb0(%a: tensor<f32>, %b: tensor<f32>):")
+                   LINE("  %m = stablehlo.add %a, %b : tensor<f32>")
+                       LINE("  stablehlo.return %m : tensor<f32>")
+                           LINE("}) : (tensor<1x2x2x1xf32>, tensor<f32>) -> "
+                                "tensor<1x2x2x1xf32>"),
+       LS_SHAPE(1, 2, 2, 1),
+       LS_SHAPE(1, 2, 2, 1),
+       {1, 2, 4, 6},
+       NULL},
+      {"1x2x2x1xf32",
+       "1x2x2x1xf32",
        LINE("%c = stablehlo.constant dense<[[[[1.0]], [[10.0]]]]> : "
             "tensor<1x2x1x1xf32>")
            LINE("%y = stablehlo.convolution(%x, %c) dim_numbers = [b, 0, 1, "
