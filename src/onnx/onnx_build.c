@@ -29,6 +29,9 @@ ls_tensor ls_onnx_tensor(ls_onnx_build *b, uint32_t value) {
     v->tensor = ls_constant(v->array);
   else if (v->known != NULL)
     v->tensor = ls_onnx_known_tensor(b, v->known, v->dtype);
+  else
+    LS_ONNX_REFUSE(b, "value '%s', an optional output that is not made",
+                   b->file->names[value]);
   return v->tensor;
 }
 
@@ -153,8 +156,8 @@ const char *ls_onnx_attr_text(const ls_onnx_build *b, const char *name,
   return attr != NULL && attr->kind == LS_ONNX_STRING ? attr->text : fallback;
 }
 
-const ls_onnx_known *ls_onnx_list_of(ls_onnx_build *b, const char *name,
-                                     size_t input) {
+const ls_onnx_known *ls_onnx_sizes_of(ls_onnx_build *b, const char *name,
+                                      size_t input) {
   const ls_onnx_attr *attr = ls_onnx_attr_find(b->node, name);
   if (attr == NULL || attr->kind != LS_ONNX_INTS)
     return input > 0 && ls_onnx_has(b, input)
@@ -163,6 +166,17 @@ const ls_onnx_known *ls_onnx_list_of(ls_onnx_build *b, const char *name,
   ls_onnx_known *known = ls_onnx_known_new(b, 1, (int64_t)attr->count);
   for (size_t i = 0; known != NULL && i < attr->count; ++i)
     known->items[i].value = attr->numbers[i];
+  return known;
+}
+
+const ls_onnx_known *ls_onnx_list_of(ls_onnx_build *b, const char *name,
+                                     size_t input) {
+  const ls_onnx_known *known = ls_onnx_sizes_of(b, name, input);
+  for (int64_t i = 0; known != NULL && i < known->count; ++i) {
+    if (!known->items[i].is_unknown) continue;
+    LS_ONNX_REFUSE(b, "'%s' computed from sizes that are not known", name);
+    return NULL;
+  }
   return known;
 }
 

@@ -79,7 +79,8 @@ ls_shape ls_onnx_in_shape(ls_onnx_build *b, size_t input);
 ls_tensor ls_onnx_tensor(ls_onnx_build *b, uint32_t value);
 // Returns the integers of an input; NULL if they are not known.
 const ls_onnx_known *ls_onnx_known_in(ls_onnx_build *b, size_t input);
-// Returns the known integers of an input; refuses others.
+// Returns the known integers of an input, which may be sizes that are not
+// known; refuses others.
 const ls_onnx_known *ls_onnx_need_known(ls_onnx_build *b, size_t input,
                                         const char *what);
 // Returns the elements of a constant input; NULL if it is none.
@@ -105,11 +106,21 @@ double ls_onnx_attr_real(const ls_onnx_build *b, const char *name,
 const char *ls_onnx_attr_text(const ls_onnx_build *b, const char *name,
                               const char *fallback);
 // Returns a list of integers of an attribute or, if that is not given, of an
-// input; NULL if there is neither.
+// input; NULL if there is neither. Refuses one with a size that is not known.
 const ls_onnx_known *ls_onnx_list_of(ls_onnx_build *b, const char *name,
                                      size_t input);
+// Returns such a list, also with sizes that are not known.
+const ls_onnx_known *ls_onnx_sizes_of(ls_onnx_build *b, const char *name,
+                                      size_t input);
 static inline int64_t ls_onnx_clamp(int64_t i, int64_t low, int64_t high) {
   return i < low ? low : (i > high ? high : i);
+}
+// Returns true if the list, which NULL ends, has the word.
+static inline bool ls_onnx_is_one_of(const char *word,
+                                     const char *const *words) {
+  while (*words != NULL && strcmp(*words, word) != 0)
+    ++words;
+  return *words != NULL;
 }
 // Returns an axis from 0 on; refuses one that is out of range.
 int ls_onnx_axis(ls_onnx_build *b, int64_t axis, int32_t rank);
@@ -123,6 +134,8 @@ void ls_onnx_dims(ls_tensor x, ls_onnx_number *out);
 // Reshapes or broadcasts x to these sizes (LS_OP_RESHAPE, LS_OP_BROADCAST).
 ls_tensor ls_onnx_sized(ls_onnx_build *b, uint16_t op, ls_tensor x,
                         const ls_onnx_number *sizes, int64_t rank);
+// Returns true if a number is the size of this dimension.
+bool ls_onnx_is_size_of(const ls_onnx_number *n, ls_tensor x, int axis);
 // Folds a node of known integers; returns false if it is none.
 bool ls_onnx_fold(ls_onnx_build *b);
 // Makes a tensor of known integers.
@@ -131,14 +144,16 @@ ls_tensor ls_onnx_known_tensor(ls_onnx_build *b, const ls_onnx_known *known,
 
 // ---- Makers, by file -------------------------------------------------------
 #define LS_ONNX_MAKERS(DO)                                                     \
+  DO(is_inf)                                                                   \
   DO(leaky_relu)                                                               \
   DO(elu)                                                                      \
   DO(selu)                                                                     \
   DO(gelu)                                                                     \
   DO(hard_sigmoid)                                                             \
-  DO(hard_swish) DO(prelu) DO(clip) DO(cast) DO(pow) DO(where) DO(mean)        \
-      DO(mod) DO(dropout) DO(constant) DO(reshape) DO(flatten) DO(transpose)   \
-          DO(squeeze) DO(unsqueeze) DO(concat) DO(split) DO(slice) DO(gather)  \
+  DO(hard_swish)                                                               \
+  DO(prelu) DO(clip) DO(cast) DO(pow) DO(where) DO(mean) DO(mod) DO(dropout)   \
+      DO(constant) DO(reshape) DO(flatten) DO(transpose) DO(squeeze)           \
+          DO(unsqueeze) DO(concat) DO(split) DO(slice) DO(gather)              \
               DO(gather_elements) DO(expand) DO(tile) DO(pad) DO(shape)        \
                   DO(constant_of_shape) DO(range) DO(trilu) DO(resize)         \
                       DO(one_hot) DO(cumsum) DO(reduce) DO(arg) DO(top_k)      \

@@ -122,6 +122,8 @@ ls_tensor ls_onnx_sized(ls_onnx_build *b, uint16_t op, ls_tensor x,
     sizes[i] = (ls_size){LS_SIZE_CONSTANT, n->value};
     if (op == LS_OP_RESHAPE && unknown == 1 && n->is_unknown) {
       sizes[i].value = -1;
+    } else if (n->is_unknown && n->of.ref != 0 && ls_tensor_equal(n->of, x)) {
+      sizes[i].operand = 0;
     } else if (n->is_unknown) {
       if (n->of.ref == 0 ||
           (inputs[1].ref != 0 && !ls_tensor_equal(inputs[1], n->of))) {
@@ -137,9 +139,9 @@ ls_tensor ls_onnx_sized(ls_onnx_build *b, uint16_t op, ls_tensor x,
 }
 
 // ---- Arithmetic ------------------------------------------------------------
-static bool is_same(const ls_onnx_number *x, const ls_onnx_number *y) {
-  return x->is_unknown && y->is_unknown && x->of.ref != 0 &&
-         ls_tensor_equal(x->of, y->of) && x->value == y->value;
+bool ls_onnx_is_size_of(const ls_onnx_number *n, ls_tensor x, int axis) {
+  return n->is_unknown && n->of.ref != 0 && ls_tensor_equal(n->of, x) &&
+         n->value == axis;
 }
 
 // Returns the remainder that has the sign of the divisor.
@@ -161,8 +163,9 @@ static bool fold_numbers(const char *op, const ls_onnx_number *x,
     const bool keeps =
         (which == 2 || which == 3) && !y->is_unknown && y->value == 1;
     if (keeps || (which < 2 && !y->is_unknown && y->value == 0)) *out = *x;
-    // A size that is not known is no special number, such as -1.
-    if (which == 5 && !is_same(x, y)) *out = (ls_onnx_number){.value = 0};
+    // No size is a negative number, such as -1.
+    if (which == 5 && (x->is_unknown ? y : x)->value < 0)
+      *out = (ls_onnx_number){.value = 0};
     return which < 10;
   }
   const uint64_t a = (uint64_t)x->value, c = (uint64_t)y->value;
@@ -256,9 +259,9 @@ static ls_onnx_known *fold_concat(ls_onnx_build *b) {
 }
 
 static ls_onnx_known *fold_slice(ls_onnx_build *b, const ls_onnx_known *x) {
-  const ls_onnx_known *start = ls_onnx_list_of(b, "starts", 1),
-                      *end = ls_onnx_list_of(b, "ends", 2),
-                      *step = ls_onnx_known_in(b, 4);
+  const ls_onnx_known *start = ls_onnx_sizes_of(b, "starts", 1),
+                      *end = ls_onnx_sizes_of(b, "ends", 2),
+                      *step = ls_onnx_list_of(b, "steps", 4);
   const int64_t n = x->count;
   // A longer step ends the slice too, without an overflow.
   const int64_t by =
@@ -287,10 +290,10 @@ static ls_onnx_known *fold_matrix(ls_onnx_build *b, const ls_onnx_known *x,
   const int64_t rows = x->count / x->columns;
   ls_onnx_known *out = ls_onnx_known_new(b, 2, x->count);
   if (out == NULL ||
-      (!transposes &&
-       (start == NULL || axis == NULL || step == NULL ||
-        start->items[0].value != -1 || axis->count != 1 ||
-        axis->items[0].value != 0 || step->items[0].value != -1)))
+      (!transposes && (start == NULL || axis == NULL || step == NULL ||
+                       start->items[0].value != -1 || axis->count != 1 ||
+                       axis->items[0].is_unknown || axis->items[0].value != 0 ||
+                       step->items[0].value != -1)))
     return NULL;
   out->columns = transposes ? rows : x->columns;
   for (int64_t i = 0; i < x->count; ++i) {

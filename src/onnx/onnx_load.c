@@ -21,20 +21,14 @@ typedef enum role {
   ROLE_SETTING
 } role;
 
-static bool is_one_of(const char *type, const char *const *types) {
-  while (*types != NULL && strcmp(*types, type) != 0)
-    ++types;
-  return *types != NULL;
-}
-
 static role hlo_role_of(const ls_onnx_node *node, size_t input) {
   static const char *const settings[] = {"maximum", "minimum", "clamp",
                                          "select",  "compare", "power",
                                          NULL},
                            *const with_settings[] = {"pad", "reduce",
                                                      "reduce_window", NULL};
-  if (is_one_of(node->type, settings) ||
-      (input > 0 && is_one_of(node->type, with_settings)))
+  if (ls_onnx_is_one_of(node->type, settings) ||
+      (input > 0 && ls_onnx_is_one_of(node->type, with_settings)))
     return ROLE_SETTING;
   const ls_onnx_op *op = ls_hlo_op_find(node->domain, node->type);
   return op != NULL && op->binary != NULL ? ROLE_ELEMENT : ROLE_WEIGHT;
@@ -48,7 +42,8 @@ static role role_of(const ls_onnx_file *file, const ls_onnx_node *node,
   if (file->types != NULL) return hlo_role_of(node, input);
   if (strcmp(node->type, "BatchNormalization") == 0 && input > 2)
     return ROLE_STATISTIC;
-  if (input > 0 && is_one_of(node->type, with_settings)) return ROLE_SETTING;
+  if (input > 0 && ls_onnx_is_one_of(node->type, with_settings))
+    return ROLE_SETTING;
   const bool scales = strcmp(node->type, "Mul") == 0 ||
                       strcmp(node->type, "Div") == 0 ||
                       strcmp(node->type, "Pow") == 0;
@@ -307,7 +302,7 @@ ls_status ls_onnx_make(const ls_onnx *onnx, ls_nest inputs, bool training,
   for (size_t i = 0; i < count; ++i)
     out_tensors[i] = file->types != NULL ? ls_hlo_whole(&b, wanted[i])
                                          : ls_onnx_tensor(&b, wanted[i]);
-  return b.status;
+  return ls_status_annotate(b.status, "as an output of '%s'", file->path);
 }
 
 ls_nest(ls_onnx_apply)(const ls_onnx *onnx, ls_nest inputs, bool training) {

@@ -25,21 +25,26 @@ void ls_onnx_make_reduce(ls_onnx_build *b) {
   const char *kind = b->node->type + strlen("Reduce");
   const bool keep = ls_onnx_attr_int(b, "keepdims", 1) != 0;
   ls_tensor x = ls_onnx_in(b, 0);
+  const ls_dtype dtype = ls_tensor_dtype(x);
+  const bool is_l2 = strcmp(kind, "L2") == 0;
   axis_list list = {.axes = {0}};
   read_axes(b, ls_tensor_shape(x).rank, &list);
+  if (ls_dtype_is_integer(dtype) && (is_l2 || strcmp(kind, "Mean") == 0))
+    x = ls_convert(x, LS_DTYPE_F64);
+  if (dtype == LS_DTYPE_BOOL) x = ls_convert(x, LS_DTYPE_U8);
   uint16_t op = LS_OP_REDUCE_SUM;
   if (strcmp(kind, "Mean") == 0) op = LS_OP_REDUCE_MEAN;
   if (strcmp(kind, "Max") == 0) op = LS_OP_REDUCE_MAX;
   if (strcmp(kind, "Min") == 0) op = LS_OP_REDUCE_MIN;
   if (strcmp(kind, "Prod") == 0) op = LS_OP_REDUCE_PRODUCT;
   if (strcmp(kind, "L1") == 0) x = ls_abs(x);
-  if (strcmp(kind, "L2") == 0 || strcmp(kind, "SumSquare") == 0)
-    x = ls_square(x);
+  if (is_l2 || strcmp(kind, "SumSquare") == 0) x = ls_square(x);
   const bool is_noop =
       list.axes.all && ls_onnx_attr_int(b, "noop_with_empty_axes", 0) != 0;
   list.axes.all = false;
   if (!is_noop) x = ls_make_reduce(op, x, list.axes, keep);
-  ls_onnx_give(b, 0, strcmp(kind, "L2") == 0 ? ls_sqrt(x) : x);
+  if (is_l2) x = ls_sqrt(x);
+  ls_onnx_give(b, 0, ls_tensor_dtype(x) != dtype ? ls_convert(x, dtype) : x);
 }
 
 // Inserts a dimension of size 1.
@@ -69,7 +74,7 @@ void ls_onnx_make_arg(ls_onnx_build *b) {
 void ls_onnx_make_top_k(ls_onnx_build *b) {
   const ls_tensor x = ls_onnx_in(b, 0);
   const int32_t rank = ls_tensor_shape(x).rank;
-  const ls_onnx_known *k = ls_onnx_known_in(b, 1);
+  const ls_onnx_known *k = ls_onnx_list_of(b, "k", 1);
   const int64_t count =
       k != NULL ? k->items[0].value : ls_onnx_attr_int(b, "k", 0);
   if (ls_onnx_axis(b, ls_onnx_attr_int(b, "axis", -1), rank) != rank - 1 ||

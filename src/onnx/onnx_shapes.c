@@ -90,6 +90,7 @@ void ls_onnx_make_constant_of_shape(ls_onnx_build *b) {
 }
 
 void ls_onnx_make_range(ls_onnx_build *b) {
+  const ls_dtype dtype = ls_tensor_dtype(ls_onnx_in(b, 0));
   double ends[3];
   for (size_t i = 0; i < 3; ++i) {
     const ls_onnx_known *known = ls_onnx_known_in(b, i);
@@ -102,10 +103,9 @@ void ls_onnx_make_range(ls_onnx_build *b) {
       const bool is_size = i == 1 && known != NULL && ends[0] == 0;
       const ls_onnx_known *step = ls_onnx_known_in(b, 2);
       if (is_size && known->items[0].of.ref != 0 && step != NULL &&
-          step->items[0].value == 1) {
-        const ls_tensor ones =
-            ls_onnx_sized(b, LS_OP_BROADCAST, ls_scalar_i64(LS_DTYPE_I64, 1),
-                          known->items, 1);
+          !step->items[0].is_unknown && step->items[0].value == 1) {
+        const ls_tensor ones = ls_onnx_sized(
+            b, LS_OP_BROADCAST, ls_scalar_i64(dtype, 1), known->items, 1);
         ls_onnx_give(b, 0, ls_cumsum(ones, 0, true, false));
       } else {
         LS_ONNX_REFUSE(b, "a range whose ends are computed from values");
@@ -113,7 +113,6 @@ void ls_onnx_make_range(ls_onnx_build *b) {
       return;
     }
   }
-  const ls_dtype dtype = ls_tensor_dtype(ls_onnx_in(b, 0));
   const double count = ends[2] != 0 ? (ends[1] - ends[0]) / ends[2] : 0;
   if (!(count < INT32_MAX)) {
     LS_ONNX_REFUSE(b, "a range of %g numbers", count);
@@ -244,7 +243,7 @@ void ls_onnx_make_expand(ls_onnx_build *b) {
     const ls_onnx_number *wanted =
         i <= sizes->count ? &sizes->items[sizes->count - i] : &one;
     const bool is_one = !wanted->is_unknown && wanted->value == 1;
-    const bool stays = is_one || own.is_unknown || own.value != 1;
+    const bool stays = is_one || (!own.is_unknown && own.value != 1);
     made[rank - i] = stays ? own : *wanted;
   }
   ls_onnx_give(b, 0, ls_onnx_sized(b, LS_OP_BROADCAST, x, made, rank));
@@ -272,8 +271,10 @@ void ls_onnx_make_split(ls_onnx_build *b) {
   const ls_shape shape = ls_tensor_shape(x);
   const int axis = ls_onnx_axis(b, ls_onnx_attr_int(b, "axis", 0), shape.rank);
   const int64_t count = (int64_t)b->node->num_outputs, size = shape.dim[axis];
-  int64_t start = 0;
-  if (size < 0 || (sizes != NULL && sizes->count != count)) {
+  int64_t start = 0, sum = sizes != NULL ? 0 : size;
+  for (int64_t i = 0; sizes != NULL && i < sizes->count; ++i)
+    sum += ls_onnx_clamp(sizes->items[i].value, 0, size + 1);
+  if (size < 0 || sum != size || (sizes != NULL && sizes->count != count)) {
     LS_ONNX_REFUSE(b, "a split of %s into %lld parts",
                    LS_SHAPE_TEXT(ls_tensor_dtype(x), shape), (long long)count);
     return;
@@ -287,6 +288,23 @@ void ls_onnx_make_split(ls_onnx_build *b) {
   }
 }
 
+// Takes as many slices from the start of an axis as a dimension of another
+// tensor has.
+static ls_tensor slice_to_size(ls_tensor x, int axis,
+                               const ls_onnx_number *end) {
+  const ls_shape shape = ls_tensor_shape(x);
+  ls_tensor inputs[LS_MAX_RANK + 2] = {x};
+  ls_size sizes[LS_MAX_RANK];
+  for (int32_t i = 0; i < shape.rank; ++i) {
+    inputs[i + 1] = ls_scalar_i64(LS_DTYPE_I64, 0);
+    sizes[i] = (ls_size){0, i};
+  }
+  inputs[shape.rank + 1] = end->of;
+  sizes[axis] = (ls_size){shape.rank + 1, end->value};
+  const ls_attr attr = LS_OWN_SZ(SIZES, sizes, (size_t)shape.rank);
+  return ls_make(LS_OP_DYNAMIC_SLICE, inputs, (size_t)shape.rank + 2, &attr, 1);
+}
+
 // Slices one axis, whose size may be unknown.
 static ls_tensor slice_axis(ls_onnx_build *b, ls_tensor x, int axis,
                             const ls_onnx_number *start,
@@ -294,8 +312,10 @@ static ls_tensor slice_axis(ls_onnx_build *b, ls_tensor x, int axis,
   const ls_shape shape = ls_tensor_shape(x);
   const int64_t size = shape.dim[axis];
   int64_t from = start->value, to = end->value;
-  ls_shape starts = {.rank = shape.rank}, limits = starts, strides = starts;
-  const bool is_end = end->is_unknown && end->of.ref != 0;
+  const bool is_end = ls_onnx_is_size_of(end, x, axis);
+  if (end->is_unknown && !is_end && end->of.ref != 0 && !start->is_unknown &&
+      from == 0 && step == 1)
+    return slice_to_size(x, axis, end);
   if (start->is_unknown || step == 0 || step < -INT32_MAX ||
       (end->is_unknown && !is_end) ||
       (size < 0 && (from < 0 || step < 0 || (to < 0 && !is_end)))) {
@@ -304,7 +324,7 @@ static ls_tensor slice_axis(ls_onnx_build *b, ls_tensor x, int axis,
   }
   if (is_end) to = INT64_MAX;
   if (step < 0) {
-    from = from < 0 ? from + size : from;
+    from = from < 0 ? ls_onnx_clamp(from + size, 0, size) : from;
     to = to < 0 ? (to < -size ? -1 : to + size) : to;
     from = size - 1 - (from > size - 1 ? size - 1 : from);
     to = size - 1 - to;
@@ -316,20 +336,26 @@ static ls_tensor slice_axis(ls_onnx_build *b, ls_tensor x, int axis,
   }
   from = ls_onnx_clamp(from, 0, size < 0 ? INT64_MAX : size);
   to = ls_onnx_clamp(to, from, size < 0 ? INT64_MAX : size);
-  for (int32_t i = 0; i < shape.rank; ++i) {
-    limits.dim[i] = -1;
-    strides.dim[i] = 1;
+  int64_t starts[LS_MAX_RANK] = {0}, limits[LS_MAX_RANK], strides[LS_MAX_RANK];
+  const size_t rank = (size_t)shape.rank;
+  for (size_t i = 0; i < rank; ++i) {
+    limits[i] = -1;
+    strides[i] = 1;
   }
-  starts.dim[axis] = from;
-  strides.dim[axis] = step;
+  starts[axis] = from;
+  strides[axis] = step;
   // An end beyond an axis of unknown size is its end.
-  limits.dim[axis] = size < 0 && to > INT32_MAX ? -1 : to;
-  return ls_slice(x, starts, limits, strides);
+  limits[axis] = size < 0 && to > INT32_MAX ? -1 : to;
+  const ls_attr attrs[] = {
+      LS_OWN_IS(STARTS, starts, rank), LS_OWN_IS(LIMITS, limits, rank),
+      LS_OWN_IS(STRIDES, strides, rank), LS_OWN_B(CLAMP, true)};
+  // A single slice is taken to be there, so that the size is known.
+  return ls_make(LS_OP_SLICE, &x, 1, attrs, size < 0 && to - from > 1 ? 4 : 3);
 }
 
 void ls_onnx_make_slice(ls_onnx_build *b) {
-  const ls_onnx_known *starts = ls_onnx_list_of(b, "starts", 1),
-                      *ends = ls_onnx_list_of(b, "ends", 2),
+  const ls_onnx_known *starts = ls_onnx_sizes_of(b, "starts", 1),
+                      *ends = ls_onnx_sizes_of(b, "ends", 2),
                       *axes = ls_onnx_list_of(b, "axes", 3),
                       *steps = ls_onnx_list_of(b, "steps", 4);
   ls_tensor x = ls_onnx_in(b, 0);
@@ -370,13 +396,16 @@ void ls_onnx_make_tile(ls_onnx_build *b) {
 }
 
 // ---- Lookups ---------------------------------------------------------------
-// Counts negative indices from the end, as far as the size is known.
-static ls_tensor from_start(ls_tensor indices, int64_t size) {
-  if (size < 0 || !ls_dtype_is_integer(ls_tensor_dtype(indices)))
-    return indices;
+// Counts negative indices from the end: `size`, or if that is -1, the size of
+// x's axis.
+static ls_tensor from_start(ls_tensor indices, int64_t size, ls_tensor x,
+                            int axis) {
   const ls_dtype dtype = ls_tensor_dtype(indices);
+  if (!ls_dtype_is_integer(dtype)) return indices;
+  const ls_tensor end = size >= 0 ? ls_scalar_i64(dtype, size)
+                                  : ls_convert(ls_dim_size(x, axis), dtype);
   return ls_select(ls_less(indices, ls_scalar_i64(dtype, 0)),
-                   ls_add(indices, ls_scalar_i64(dtype, size)), indices);
+                   ls_add(indices, end), indices);
 }
 
 void ls_onnx_make_gather(ls_onnx_build *b) {
@@ -387,9 +416,8 @@ void ls_onnx_make_gather(ls_onnx_build *b) {
   const ls_onnx_number *one =
       known != NULL && known->rank == 0 ? &known->items[0] : NULL;
   if (one == NULL || one->is_unknown || shape.dim[axis] < 0) {
-    ls_onnx_give(
-        b, 0,
-        ls_gather(x, from_start(ls_onnx_in(b, 1), shape.dim[axis]), axis));
+    const ls_tensor at = from_start(ls_onnx_in(b, 1), shape.dim[axis], x, axis);
+    ls_onnx_give(b, 0, ls_gather(x, at, axis));
     return;
   }
   const int64_t at = one->value < 0 ? one->value + shape.dim[axis] : one->value;
@@ -406,28 +434,28 @@ void ls_onnx_make_gather_elements(ls_onnx_build *b) {
   const ls_tensor x = ls_onnx_in(b, 0);
   const ls_shape shape = ls_tensor_shape(x);
   const int axis = ls_onnx_axis(b, ls_onnx_attr_int(b, "axis", 0), shape.rank);
-  ls_onnx_give(
-      b, 0,
-      ls_take_along(x, from_start(ls_onnx_in(b, 1), shape.dim[axis]), axis));
+  const ls_tensor at = from_start(ls_onnx_in(b, 1), shape.dim[axis], x, axis);
+  ls_onnx_give(b, 0, ls_take_along(x, at, axis));
 }
 
 void ls_onnx_make_one_hot(ls_onnx_build *b) {
-  const ls_onnx_known *depth = ls_onnx_need_known(b, 1, "a depth");
+  const ls_onnx_known *depth = ls_onnx_list_of(b, "depth", 1);
   const ls_tensor values = ls_onnx_in(b, 2);
   const ls_tensor indices = ls_onnx_in(b, 0);
   if (ls_onnx_attr_int(b, "axis", -1) != -1)
     LS_ONNX_REFUSE(b, "one-hot codes along another axis than the last");
   if (depth == NULL) return;
-  const ls_tensor codes = ls_one_hot(
-      from_start(ls_convert(indices, LS_DTYPE_I64), depth->items[0].value),
-      depth->items[0].value, ls_tensor_dtype(values));
+  const int64_t size = depth->items[0].value;
+  const ls_tensor at =
+      from_start(ls_convert(indices, LS_DTYPE_I64), size, values, 0);
+  const ls_tensor codes = ls_one_hot(at, size, ls_tensor_dtype(values));
   const ls_tensor off = ls_reshape(ls_slice_axis(values, 0, 0, 1), LS_SCALAR),
                   on = ls_reshape(ls_slice_axis(values, 0, 1, 2), LS_SCALAR);
   ls_onnx_give(b, 0, ls_add(ls_mul(codes, ls_sub(on, off)), off));
 }
 
 void ls_onnx_make_cumsum(ls_onnx_build *b) {
-  const ls_onnx_known *axis = ls_onnx_need_known(b, 1, "an axis");
+  const ls_onnx_known *axis = ls_onnx_list_of(b, "axis", 1);
   const ls_tensor x = ls_onnx_in(b, 0);
   if (axis != NULL)
     ls_onnx_give(b, 0,
@@ -439,7 +467,7 @@ void ls_onnx_make_cumsum(ls_onnx_build *b) {
 }
 
 void ls_onnx_make_trilu(ls_onnx_build *b) {
-  const ls_onnx_known *k = ls_onnx_known_in(b, 1);
+  const ls_onnx_known *k = ls_onnx_list_of(b, "k", 1);
   const ls_tensor x = ls_onnx_in(b, 0);
   const ls_shape shape = ls_tensor_shape(x);
   const bool is_upper = ls_onnx_attr_int(b, "upper", 1) != 0;

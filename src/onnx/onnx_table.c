@@ -11,9 +11,6 @@ static ls_tensor onnx_softsign(ls_tensor x) {
   return ls_div(x, ls_add_scalar(ls_abs(x), 1));
 }
 static ls_tensor onnx_is_nan(ls_tensor x) { return ls_not_equal(x, x); }
-static ls_tensor onnx_is_infinite(ls_tensor x) {
-  return ls_not(ls_or(ls_is_finite(x), onnx_is_nan(x)));
-}
 static ls_tensor onnx_mish(ls_tensor x) {
   return ls_mul(x, ls_tanh(ls_softplus(x)));
 }
@@ -49,7 +46,7 @@ static const ls_onnx_op ops[] = {
     UNARY("Tan", ls_tan),
     UNARY("Not", ls_not),
     UNARY("IsNaN", onnx_is_nan),
-    UNARY("IsInf", onnx_is_infinite),
+    MAKE("IsInf", is_inf, 1, 1),
     BINARY("Add", ls_add),
     BINARY("Sub", ls_sub),
     BINARY("Mul", ls_mul),
@@ -169,14 +166,22 @@ void ls_onnx_make_node(ls_onnx_build *b, const ls_onnx_node *node) {
         first->known == NULL && first->array == NULL)
       ls_onnx_fail(b, ls_graph_take_error(ls_graph_current()));
   }
-  for (size_t i = 1; i < node->num_outputs && ls_status_is_ok(b->status); ++i)
-    if (node->outputs[i] != 0 && b->values[node->outputs[i]].tensor.ref == 0)
-      b->values[node->outputs[i]] = (ls_onnx_value){0};
+  b->values[0] = (ls_onnx_value){0};  // Outputs that are not given.
 }
 
 // ---- Elementwise -----------------------------------------------------------
 static ls_tensor scalar_like(ls_tensor x, double value) {
   return ls_scalar(ls_tensor_dtype(x), value);
+}
+
+void ls_onnx_make_is_inf(ls_onnx_build *b) {
+  const ls_tensor x = ls_onnx_element(b), zero = scalar_like(x, 0);
+  ls_tensor y = ls_not(ls_or(ls_is_finite(x), onnx_is_nan(x)));
+  if (ls_onnx_attr_int(b, "detect_positive", 1) == 0)
+    y = ls_and(y, ls_less(x, zero));
+  if (ls_onnx_attr_int(b, "detect_negative", 1) == 0)
+    y = ls_and(y, ls_greater(x, zero));
+  ls_onnx_give_element(b, y);
 }
 
 void ls_onnx_make_leaky_relu(ls_onnx_build *b) {
@@ -259,16 +264,20 @@ void ls_onnx_make_cast(ls_onnx_build *b) {
 // and have a gradient at 0.
 void ls_onnx_make_pow(ls_onnx_build *b) {
   const ls_array *exponent = ls_onnx_array_in(b, 1);
-  const ls_tensor x = ls_onnx_element(b);
+  const ls_tensor given = ls_onnx_element(b);
+  const ls_tensor y = b->is_last ? ls_onnx_in_last(b, 1) : ls_onnx_in(b, 1);
+  const ls_dtype dtype = ls_tensor_dtype(given);
+  const bool is_real =
+      ls_dtype_is_float(ls_tensor_dtype(y)) && !ls_dtype_is_float(dtype);
+  const ls_tensor x = is_real ? ls_convert(given, LS_DTYPE_F64) : given;
   const double constant = exponent != NULL && ls_array_shape(exponent).rank == 0
                               ? ls_array_f64(exponent, 0)
                               : 0;
-  if (constant == 2 || constant == 0.5) {
-    ls_onnx_give_element(b, constant == 2 ? ls_square(x) : ls_sqrt(x));
-    return;
-  }
-  const ls_tensor y = b->is_last ? ls_onnx_in_last(b, 1) : ls_onnx_in(b, 1);
-  ls_onnx_give_element(b, ls_pow(x, ls_convert(y, ls_tensor_dtype(x))));
+  const ls_tensor power = constant == 2 ? ls_square(x)
+                          : constant == 0.5
+                              ? ls_sqrt(x)
+                              : ls_pow(x, ls_convert(y, ls_tensor_dtype(x)));
+  ls_onnx_give_element(b, is_real ? ls_convert(power, dtype) : power);
 }
 
 void ls_onnx_make_where(ls_onnx_build *b) {

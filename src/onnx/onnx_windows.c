@@ -29,9 +29,15 @@ static bool is_within(int64_t number, int64_t least) {
 }
 
 // Returns the padding after a dimension with which the last window, that of
-// ceil_mode, is whole.
-static int64_t ceil_padding(const window_list *w, int i, int64_t size) {
+// ceil_mode, is whole; for an unknown size the most that it can take, if no
+// window can begin in the padding after the input.
+static int64_t ceil_padding(ls_onnx_build *b, const window_list *w, int i,
+                            int64_t size) {
   const int64_t reach = (w->size.dim[i] - 1) * w->dilations.dim[i] + 1;
+  if (size < 0 && w->strides.dim[i] > 1 &&
+      w->high.dim[i] + w->strides.dim[i] > reach)
+    LS_ONNX_REFUSE(b, "ceil_mode of an unknown size");
+  if (size < 0) return w->strides.dim[i] - 1;
   const int64_t room = size + w->low.dim[i] + w->high.dim[i] - reach;
   int64_t count = room / w->strides.dim[i] + 1;
   // A window that begins in the padding after the input does not count.
@@ -140,7 +146,7 @@ void ls_onnx_make_conv_transpose(ls_onnx_build *b) {
   const int64_t groups = ls_onnx_attr_int(b, "group", 1);
   ls_onnx_number dims[LS_MAX_RANK];
   ls_onnx_dims(x, dims);
-  if (strcmp(ls_onnx_attr_text(b, "auto_pad", "NOTSET"), "NOTSET") != 0 ||
+  if (strncmp(ls_onnx_attr_text(b, "auto_pad", "NOTSET"), "SAME", 4) == 0 ||
       ls_onnx_attr_find(b->node, "output_shape") != NULL) {
     LS_ONNX_REFUSE(b, "auto_pad or output_shape of a transposed convolution");
     return;
@@ -175,9 +181,8 @@ void ls_onnx_make_pool(ls_onnx_build *b) {
       .dilations = w.dilations,
       .count_padding = ls_onnx_attr_int(b, "count_include_pad", 0) != 0};
   for (int i = 0; i < w.size.rank; ++i) {
-    const int64_t extra = is_ceil && shape.dim[i + 2] >= 0
-                              ? ceil_padding(&w, i, shape.dim[i + 2])
-                              : 0;
+    const int64_t extra =
+        is_ceil ? ceil_padding(b, &w, i, shape.dim[i + 2]) : 0;
     if (extra > 0 && options.count_padding)
       LS_ONNX_REFUSE(b, "ceil_mode with count_include_pad");
     w.high.dim[i] += extra;
@@ -208,6 +213,8 @@ void ls_onnx_make_global_pool(ls_onnx_build *b) {
 // The moving mean and variance stay as they are, also while training.
 void ls_onnx_make_batch_norm(ls_onnx_build *b) {
   const ls_tensor x = ls_onnx_in_last(b, 0);
+  if (ls_onnx_attr_int(b, "spatial", 1) == 0)
+    LS_ONNX_REFUSE(b, "spatial = 0: a mean for each element");
   if (ls_onnx_attr_int(b, "training_mode", 0) != 0)
     LS_ONNX_REFUSE(b, "training_mode: export the model for inference");
   ls_onnx_give_last(b, 0,
@@ -332,14 +339,16 @@ typedef struct resizing {
   bool is_linear;
 } resizing;
 
-static double source_of(const resizing *r, int64_t i, int64_t from, int64_t to,
-                        double scale) {
-  const double at = (double)i;
+// Computes in floats, as elsewhere, so that the nearest elements are the same.
+static float source_of(const resizing *r, int64_t i, int64_t from, int64_t to,
+                       float scale) {
+  const float at = (float)i;
   if (strcmp(r->coordinates, "asymmetric") == 0) return at / scale;
+  if (strncmp(r->coordinates, "tf_", 3) == 0) return (at + 0.5F) / scale;
   if (strcmp(r->coordinates, "align_corners") == 0)
-    return to > 1 ? at * (double)(from - 1) / (double)(to - 1) : 0;
+    return to > 1 ? at * (float)(from - 1) / (float)(to - 1) : 0;
   if (strcmp(r->coordinates, "pytorch_half_pixel") == 0 && to == 1) return 0;
-  return (at + 0.5) / scale - 0.5;
+  return (at + 0.5F) / scale - 0.5F;
 }
 
 static int64_t floor_of(double x) {
@@ -355,7 +364,7 @@ static int64_t nearest_of(const resizing *r, double x) {
 }
 
 static ls_tensor resize_axis(ls_onnx_build *b, const resizing *r, ls_tensor x,
-                             int axis, int64_t to, double scale) {
+                             int axis, int64_t to, float scale) {
   const ls_shape shape = ls_tensor_shape(x);
   const int64_t from = shape.dim[axis];
   LS_OWN(ls_array, parts) = NULL;
@@ -381,10 +390,13 @@ static ls_tensor resize_axis(ls_onnx_build *b, const resizing *r, ls_tensor x,
   return ls_add(near, ls_mul(part, ls_sub(next, near)));
 }
 
-// Inputs are x, scales (Upsample), or x, a region, scales, sizes.
-void ls_onnx_make_resize(ls_onnx_build *b) {
-  const bool is_old =
-      strcmp(b->node->type, "Upsample") == 0 || b->file->opset < 11;
+// Reads how to resize; refuses other ways.
+static resizing read_resizing(ls_onnx_build *b, bool is_old) {
+  static const char *const coordinates[] = {
+      "half_pixel",    "pytorch_half_pixel",   "asymmetric",
+      "align_corners", "tf_half_pixel_for_nn", NULL};
+  static const char *const roundings[] = {"floor", "ceil", "round_prefer_ceil",
+                                          "round_prefer_floor", NULL};
   const char *mode = ls_onnx_attr_text(b, "mode", "nearest");
   const resizing r = {
       .coordinates = ls_onnx_attr_text(b, "coordinate_transformation_mode",
@@ -392,32 +404,67 @@ void ls_onnx_make_resize(ls_onnx_build *b) {
       .nearest = ls_onnx_attr_text(b, "nearest_mode",
                                    is_old ? "floor" : "round_prefer_floor"),
       .is_linear = strcmp(mode, "linear") == 0};
-  const ls_array *scales = ls_onnx_array_in(b, is_old ? 1 : 2);
-  const ls_onnx_known *sizes = ls_onnx_known_in(b, 3);
-  ls_tensor x = ls_onnx_in(b, 0);
-  const ls_shape shape = ls_tensor_shape(x);
-  const bool has_scales =
-      scales != NULL && ls_array_num_elements(scales) == shape.rank;
   if ((!r.is_linear && strcmp(mode, "nearest") != 0) ||
-      (!has_scales && (sizes == NULL || sizes->count != shape.rank)) ||
+      !ls_onnx_is_one_of(r.coordinates, coordinates) ||
+      !ls_onnx_is_one_of(r.nearest, roundings) ||
       ls_onnx_attr_int(b, "antialias", 0) != 0 ||
-      ls_onnx_attr_find(b->node, "axes") != NULL) {
-    LS_ONNX_REFUSE(b, "mode '%s' with these scales and sizes", mode);
-    return;
-  }
-  for (int i = 0; i < shape.rank && ls_status_is_ok(b->status); ++i) {
-    const double size = (double)shape.dim[i];
-    const double scale = has_scales ? ls_array_f64(scales, i)
-                                    : (double)sizes->items[i].value / size;
+      strcmp(ls_onnx_attr_text(b, "keep_aspect_ratio_policy", "stretch"),
+             "stretch") != 0)
+    LS_ONNX_REFUSE(b,
+                   "mode '%s' with coordinates '%s', rounding '%s', "
+                   "antialiasing or a policy",
+                   mode, r.coordinates, r.nearest);
+  return r;
+}
+
+// Returns the scales, of an input or, before opset 9, an attribute; NULL: none.
+static const double *scales_of(ls_onnx_build *b, size_t input, int64_t count) {
+  const ls_array *array = ls_onnx_array_in(b, input);
+  const ls_onnx_attr *attr = ls_onnx_attr_find(b->node, "scales");
+  if (attr != NULL && attr->kind == LS_ONNX_FLOATS &&
+      (int64_t)attr->count == count)
+    return attr->reals;
+  if (array == NULL || ls_array_num_elements(array) != count) return NULL;
+  double *scales = ls_arena_new_array(b->memory, double, (size_t)count);
+  for (int64_t i = 0; scales != NULL && i < count; ++i)
+    scales[i] = ls_array_f64(array, i);
+  return scales;
+}
+
+// Inputs are x, scales (Upsample), or x, a region, scales, sizes.
+void ls_onnx_make_resize(ls_onnx_build *b) {
+  const bool is_old =
+      strcmp(b->node->type, "Upsample") == 0 || b->file->opset < 11;
+  const resizing r = read_resizing(b, is_old);
+  const ls_onnx_known *axes = ls_onnx_list_of(b, "axes", 0),
+                      *sizes = ls_onnx_known_in(b, 3);
+  ls_tensor x = ls_onnx_in(b, 0);
+  const ls_tensor given = x;
+  const ls_shape shape = ls_tensor_shape(x);
+  const int64_t count = axes != NULL ? axes->count : shape.rank;
+  const double *scales = scales_of(b, is_old ? 1 : 2, count);
+  if (scales == NULL && (sizes == NULL || sizes->count != count))
+    LS_ONNX_REFUSE(b, "no scales or sizes, or those of other dimensions");
+  for (int64_t k = 0; k < count && ls_status_is_ok(b->status); ++k) {
+    const int i = axes != NULL
+                      ? ls_onnx_axis(b, axes->items[k].value, shape.rank)
+                      : (int)k;
+    const ls_onnx_number *wanted = scales != NULL ? NULL : &sizes->items[k];
+    const float size = (float)shape.dim[i];
+    const float scale =
+        scales != NULL ? (float)scales[k] : (float)wanted->value / size;
     const bool is_large = !(scale > 0 && size * scale < MOST_INDICES);
-    const int64_t to = is_large     ? 0
-                       : has_scales ? floor_of(size * scale)
-                                    : sizes->items[i].value;
-    const bool is_same = has_scales
-                             ? scale == 1
-                             : sizes->items[i].is_unknown || to == shape.dim[i];
-    if (!is_same && (shape.dim[i] < 1 || to < 1))
-      LS_ONNX_REFUSE(b, "resizing of an unknown size, or to nothing");
+    const int64_t to = is_large         ? 0
+                       : wanted == NULL ? (int64_t)(size * scale)
+                                        : wanted->value;
+    // An unknown first size, the batch, is taken to be x's.
+    const bool is_same = wanted == NULL ? scale == 1
+                         : wanted->is_unknown
+                             ? i == 0 || ls_onnx_is_size_of(wanted, given, i)
+                             : to == shape.dim[i];
+    if (!is_same &&
+        (shape.dim[i] < 1 || to < 1 || (wanted != NULL && wanted->is_unknown)))
+      LS_ONNX_REFUSE(b, "resizing of or to an unknown size, or to nothing");
     else if (!is_same)
       x = resize_axis(b, &r, x, i, to, scale);
   }

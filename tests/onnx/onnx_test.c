@@ -25,7 +25,8 @@ enum { F32 = 1, U8 = 2, I64 = 7, OPSET = 17 };
 
 // ---- Writing ---------------------------------------------------------------
 // A node: inputs and outputs separated by spaces, then attributes such as
-// "axis=1", "pads=1,1,1,1" or "mode=edge"; reals have a point.
+// "axis=1", "pads=1,1,1,1" or "mode=edge"; reals have a point, lists a comma
+// behind each number.
 static void add_attr(ls_text *out, const char *text) {
   const size_t attr = ls_proto_begin(out, 5);
   const char *value = strchr(text, '=') + 1;
@@ -34,12 +35,17 @@ static void add_attr(ls_text *out, const char *text) {
   ls_proto_string(out, 1, name);
   if (strchr("-0123456789", *value) == NULL)
     ls_proto_string(out, 4, value);
-  else if (strchr(value, '.') != NULL)
+  else if (strchr(value, ',') == NULL && strchr(value, '.') != NULL)
     ls_proto_f32(out, 2, (float)atof(value));
   else if (strchr(value, ',') == NULL)
     ls_proto_i64(out, 3, atoll(value));
-  for (; strchr(value, ',') != NULL; value = strchr(value, ',') + 1)
-    ls_proto_i64(out, 8, atoll(value));
+  const bool reals = strchr(value, '.') != NULL;
+  for (; strchr(value, ',') != NULL; value = strchr(value, ',') + 1) {
+    if (reals)
+      ls_proto_f32(out, 7, (float)atof(value));
+    else
+      ls_proto_i64(out, 8, atoll(value));
+  }
   ls_proto_end(out, attr);
 }
 
@@ -524,6 +530,14 @@ TEST(what_cannot_be_read_is_refused_by_name) {
   expect_refused("GRU", "x x x", "", OPSET, LS_UNIMPLEMENTED, "GRU");
   expect_refused("MaxPool", "x", "kernel_shape=2,", OPSET, LS_UNIMPLEMENTED,
                  "2 dimensions");
+  expect_refused("Resize", "x - - x", "coordinate_transformation_mode=other",
+                 OPSET, LS_UNIMPLEMENTED, "'other'");
+  expect_refused("Resize", "x - - x", "keep_aspect_ratio_policy=not_larger",
+                 OPSET, LS_UNIMPLEMENTED, "policy");
+  expect_refused("BatchNormalization", "x x x x x", "spatial=0", 7,
+                 LS_UNIMPLEMENTED, "spatial");
+  expect_refused("Split", "x", "split=3, axis=1", 9, LS_UNIMPLEMENTED,
+                 "a split");
   expect_refused("LSTM", "x x x", "activations=1,", OPSET, LS_UNIMPLEMENTED,
                  "activations of a recurrent layer that are no names");
 }
@@ -619,6 +633,277 @@ TEST(arithmetic_of_known_integers_is_that_of_their_ops) {
                 LS_INVALID_ARGUMENT, "3000");
 }
 
+// ---- Unknown sizes ---------------------------------------------------------
+typedef struct open_chain {
+  const char *nodes;
+  ls_shape open, shape;  // Of the placeholder, and of what is fed: 1, 2, ...
+  ls_shape result;
+  double wanted[12];
+  int64_t opset;
+} open_chain;
+
+static void add_numbers(ls_text *graph) {
+  static const float floats[] = {2, 1, 0.7F}, line[] = {1, 2, 3, 4, 5, 6, 7, 8},
+                     square[] = {1, 2, 3, 4};
+  static const int64_t ints[] = {0, 2, 1, -1, 4, -100, -200, 512};
+  static const char *const names[] = {"zero", "two", "one",     "minus",
+                                      "four", "far", "farther", "most"};
+  for (size_t i = 0; i < LS_COUNT_OF(names); ++i)
+    add_integers(graph, names[i], 1, ints + i);
+  add_integers(graph, "swap", 3, ints);
+  add_integers_of(graph, "one_of_i32", 6, 1, ints + 2);
+  add_integers_of(graph, "none_of_i32", 6, 1, ints);
+  add_floats(graph, "real", 1, 0, floats);
+  add_floats(graph, "scales", 2, 0, floats + 1);
+  add_floats(graph, "pair", 2, 0, line);
+  add_floats(graph, "line", 8, 0, line);
+  add_floats(graph, "square", 2, 2, square);
+}
+
+// Applies a chain, whose last output is "y", to a placeholder of the graph.
+static ls_status apply_open(const open_chain *row, ls_onnx **onnx, ls_tensor *x,
+                            ls_tensor *y) {
+  LS_OWN(ls_text, file) = text_of();
+  add_chain(&file, row->nodes);
+  add_numbers(&file);
+  add_port(&file, 11, "x", row->open);
+  add_port(&file, 12, "y", LS_SHAPE(-1));
+  expect_ok(load(&file, row->opset > 0 ? row->opset : OPSET, onnx));
+  *x = ls_placeholder(LS_DTYPE_F32, row->open, "x");
+  LS_OWN(ls_nest, outputs) = ls_onnx_apply(*onnx, ls_leaf(*x), false);
+  *y = ls_nest_tensor(outputs, 0);
+  return ls_nest_status(outputs);
+}
+
+static void expect_run(ls_graph *graph, ls_op init, ls_tensor x, ls_tensor y,
+                       const open_chain *row) {
+  double numbers[24];
+  for (int i = 0; i < 24; ++i)
+    numbers[i] = i + 1;
+  LS_OWN(ls_array, fed) = array_of(LS_DTYPE_F32, row->shape, numbers);
+  ls_session *session = session_of(graph);
+  LS_OWN(ls_nest, begun) = session_results(session, ls_nest_op(init));
+  LS_OWN(ls_nest, got) = ls_none();
+  expect_ok(ls_session_run(session, ls_leaf(y),
+                           &(ls_feed){.tensor = x, .value = fed}, 1, &got));
+  const ls_array *array = ls_nest_as_array(got);
+  if (!ls_shape_equal(ls_array_shape(array), row->result))
+    fail_msg("%s: %s", row->nodes,
+             LS_SHAPE_TEXT(ls_array_dtype(array), ls_array_shape(array)));
+  for (int64_t i = 0; i < ls_array_num_elements(array); ++i)
+    if (!(fabs(ls_array_f64(array, i) - row->wanted[i]) < 1e-5))
+      fail_msg("%s: element %d is %g", row->nodes, (int)i,
+               ls_array_f64(array, i));
+  ls_session_destroy(session);
+}
+
+static void expect_open(const open_chain *row) {
+  LS_OWN(ls_onnx, onnx) = NULL;
+  LS_OWN(ls_graph, graph) = graph_named("g");
+  ls_tensor x = ls_failed_tensor(), y = x;
+  ls_op init = {NULL, 0};
+  {
+    LS_GRAPH_SCOPE(graph);
+    expect_ok(apply_open(row, &onnx, &x, &y));
+    init = ls_global_initializer();
+  }
+  expect_run(graph, init, x, y, row);
+}
+
+TEST(chains_with_unknown_sizes_compute_what_onnx_says) {
+  const ls_shape open = LS_SHAPE(-1, -1), row = LS_SHAPE(1, 3),
+                 line = LS_SHAPE(-1), map = LS_SHAPE(1, 1, -1);
+  const open_chain rows[] = {
+      {"Gather x minus -> y axis=1", open, row, LS_SHAPE(1, 1), {3}, 0},
+      {"Slice x zero most one -> y", open, row, row, {1, 2, 3}, 0},
+      {"Slice x zero two one -> y", open, row, LS_SHAPE(1, 2), {1, 2}, 0},
+      {"Slice x four most one -> y", open, row, LS_SHAPE(1, 0), {0}, 0},
+      {"Shape x -> s start=1;Slice line zero s -> y",
+       open,
+       row,
+       LS_SHAPE(3),
+       {1, 2, 3},
+       0},
+      {"Shape x -> s start=1;Concat s s -> t axis=0;Expand x t -> y",
+       open,
+       row,
+       LS_SHAPE(3, 3),
+       {1, 2, 3, 1, 2, 3, 1, 2, 3},
+       0},
+      {"Shape x -> s;Cast s -> n to=6;Range none_of_i32 n one_of_i32 -> r;"
+       "Add r one_of_i32 -> q;Cast q -> y to=1",
+       line,
+       LS_SHAPE(3),
+       LS_SHAPE(3),
+       {1, 2, 3},
+       0},
+      {"MaxPool x -> y kernel_shape=2, strides=2, ceil_mode=1",
+       map,
+       LS_SHAPE(1, 1, 5),
+       LS_SHAPE(1, 1, 3),
+       {2, 4, 5},
+       0},
+      {"AveragePool x -> y kernel_shape=2, strides=2, ceil_mode=1",
+       map,
+       LS_SHAPE(1, 1, 4),
+       LS_SHAPE(1, 1, 2),
+       {1.5, 3.5},
+       0},
+      {"Shape x -> s;Equal s minus -> e;Where e one s -> t;Reshape x t -> y",
+       line,
+       LS_SHAPE(2),
+       LS_SHAPE(2),
+       {1, 2},
+       0},
+  };
+  for (size_t i = 0; i < LS_COUNT_OF(rows); ++i)
+    expect_open(&rows[i]);
+}
+
+TEST(numbers_computed_from_unknown_sizes_are_refused) {
+  static const char *const chains[] = {
+      "Concat s s s s -> p axis=0;Pad x p -> y",
+      "Split line s -> y",
+      "OneHot swap s pair -> y",
+      "CumSum x s -> y",
+      "Trilu square s -> y",
+      "Squeeze x s -> y",
+      "Unsqueeze x s -> y",
+      "Slice x zero two s -> y",
+      "Slice x zero two one s -> y",
+      "Slice swap zero two zero s -> y",
+      "ReduceSum x s -> y",
+      "TopK line s -> y",
+      "Unsqueeze square zero -> q;Concat s s s -> z axis=0;"
+      "Resize q - - z -> y",
+      "Equal s one -> e;Where e one two -> w;Cast w -> y to=1",
+  };
+  for (size_t i = 0; i < LS_COUNT_OF(chains); ++i) {
+    char nodes[300];
+    LS_OWN(ls_onnx, onnx) = NULL;
+    LS_OWN(ls_graph, graph) = graph_named("g");
+    LS_GRAPH_SCOPE(graph);
+    ls_tensor x = ls_failed_tensor(), y = x;
+    snprintf(nodes, sizeof(nodes), "Shape x -> s end=1;%s", chains[i]);
+    const open_chain row = {.nodes = nodes, .open = LS_SHAPE(-1, -1)};
+    const ls_status status = apply_open(&row, &onnx, &x, &y);
+    if (ls_status_is_ok(status)) fail_msg("%s", nodes);
+    expect_contains(ls_status_message(status), "the_node");
+    expect_status(status, LS_UNIMPLEMENTED, "known");
+  }
+}
+
+// A slice up to 2 along an axis of unknown size, which may be shorter.
+TEST(slices_that_end_behind_an_axis_have_gradients) {
+  const open_chain rows[] = {
+      {"Slice x zero two -> y",
+       LS_SHAPE(-1),
+       LS_SHAPE(3),
+       LS_SHAPE(3),
+       {2, 4, 0},
+       0},
+      {"Slice x zero two -> y", LS_SHAPE(-1), LS_SHAPE(1), LS_SHAPE(1), {2}, 0},
+  };
+  for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
+    LS_OWN(ls_onnx, onnx) = NULL;
+    LS_OWN(ls_graph, graph) = graph_named("g");
+    ls_tensor x = ls_failed_tensor(), y = x;
+    ls_op init = {NULL, 0};
+    LS_OWN(ls_nest, gradients) = ls_none();
+    {
+      LS_GRAPH_SCOPE(graph);
+      expect_ok(apply_open(&rows[i], &onnx, &x, &y));
+      const ls_nest total = ls_leaf(ls_reduce_sum(ls_square(y), LS_ALL_AXES)),
+                    wanted = ls_leaf(x);
+      expect_ok(ls_gradients(&total, 1, &wanted, 1, NULL, &gradients));
+      init = ls_global_initializer();
+    }
+    expect_run(graph, init, x, ls_nest_tensor(gradients, 0), &rows[i]);
+  }
+}
+
+TEST(attributes_and_types_are_looked_at) {
+  const ls_shape row = LS_SHAPE(1, 3), open = LS_SHAPE(-1, 3);
+  const open_chain rows[] = {
+      {"Sub x real -> d;Sub real real -> z;Div d z -> i;"
+       "IsInf i -> f detect_negative=0;Cast f -> y to=1",
+       open,
+       row,
+       row,
+       {0, 0, 1},
+       0},
+      {"Cast x -> i to=6;Slice scales one two -> part;Pow i part -> p;"
+       "Cast p -> y to=1",
+       open,
+       row,
+       row,
+       {1, 1, 2},
+       0},
+      {"Slice x far farther one minus -> y", open, row, LS_SHAPE(1, 1), {1}, 0},
+      {"Cast x -> i to=6;Pow i i -> p;ReduceMean p -> m axes=1,;"
+       "Cast m -> y to=1",
+       open,
+       row,
+       LS_SHAPE(1, 1),
+       {10},
+       0},
+      {"Greater x real -> g;ReduceMax g -> m axes=1,;Cast m -> y to=1",
+       open,
+       row,
+       LS_SHAPE(1, 1),
+       {1},
+       0},
+      {"Resize x - scales -> y coordinate_transformation_mode=asymmetric "
+       "nearest_mode=floor",
+       LS_SHAPE(-1, 10),
+       LS_SHAPE(1, 10),
+       LS_SHAPE(1, 7),
+       {1, 2, 3, 5, 6, 8, 9},
+       0},
+      {"Upsample x -> y scales=1.,2.,",
+       open,
+       row,
+       LS_SHAPE(1, 6),
+       {1, 1, 2, 2, 3, 3},
+       7},
+      {"Resize x - - four -> y axes=1,",
+       open,
+       row,
+       LS_SHAPE(1, 4),
+       {1, 2, 2, 3},
+       18},
+      {"Unsqueeze pair zero -> k;Unsqueeze k zero -> q;Unsqueeze x one -> z;"
+       "ConvTranspose z q -> y auto_pad=VALID",
+       open,
+       row,
+       LS_SHAPE(1, 1, 4),
+       {1, 4, 7, 6},
+       0},
+  };
+  for (size_t i = 0; i < LS_COUNT_OF(rows); ++i)
+    expect_open(&rows[i]);
+}
+
+TEST(optional_outputs_that_are_not_made_are_refused_by_name) {
+  for (int is_output = 0; is_output < 2; ++is_output) {
+    LS_OWN(ls_text, graph) = text_of();
+    LS_OWN(ls_onnx, onnx) = NULL;
+    add_numbers(&graph);
+    add_node(&graph, "LayerNormalization", "x pair", "n mean", "");
+    add_node(&graph, "Add", "n mean", "y", "");
+    add_port(&graph, 11, "x", LS_SHAPE(-1, 2));
+    add_port(&graph, 12, is_output ? "mean" : "y", LS_SHAPE(-1, -1));
+    expect_ok(load(&graph, OPSET, &onnx));
+    expect_ok(ls_frame_begin());
+    const ls_tensor x = ls_fill(LS_DTYPE_F32, LS_SHAPE(1, 2), 1);
+    LS_OWN(ls_nest, y) = ls_onnx_apply(onnx, ls_leaf(x), false);
+    const ls_status made = ls_nest_status(y);
+    expect_contains(ls_status_message(made), "net.onnx");
+    expect_status(made, LS_UNIMPLEMENTED, "'mean', an optional output");
+    expect_ok(ls_frame_end(NULL));
+  }
+}
+
 TEST(ops_of_other_domains_are_refused) {
   LS_OWN(ls_text, graph) = text_of();
   ls_onnx *onnx = NULL;
@@ -636,11 +921,11 @@ TEST(ops_of_other_domains_are_refused) {
 }
 
 // ---- Files -----------------------------------------------------------------
-// Adds "w", two floats of the file at `location`, from byte 4 on.
-static void add_external(ls_text *graph, const char *location) {
+// Adds "w", floats of the file at `location`, from byte 4 on.
+static void add_external(ls_text *graph, const char *location, int64_t count) {
   const char *const entries[][2] = {{"location", location}, {"offset", "4"}};
   const size_t tensor = ls_proto_begin(graph, 5);
-  ls_proto_i64(graph, 1, 2);
+  ls_proto_i64(graph, 1, count);
   ls_proto_i64(graph, 2, F32);
   ls_proto_string(graph, 8, "w");
   for (size_t i = 0; i < 2; ++i) {
@@ -653,9 +938,10 @@ static void add_external(ls_text *graph, const char *location) {
   ls_proto_end(graph, tensor);
 }
 
-static ls_status load_external(const char *location, ls_onnx **out) {
+static ls_status load_external(const char *location, int64_t count,
+                               ls_onnx **out) {
   LS_OWN(ls_text, graph) = text_of();
-  add_external(&graph, location);
+  add_external(&graph, location, count);
   add_node(&graph, "Add", "x w", "y", "");
   add_port(&graph, 11, "x", LS_SHAPE(-1, 2));
   add_port(&graph, 12, "y", LS_SHAPE(-1, 2));
@@ -672,14 +958,20 @@ TEST(weights_may_lie_in_a_file_beside_it) {
   ls_variable *w = NULL;
   ls_text_append_bytes(&data, numbers, sizeof(numbers));
   write_file("weights", &data);
-  expect_ok(load_external("weights", &onnx));
+  expect_ok(load_external("weights", 2, &onnx));
   assert_int_equal(ls_onnx_variables(onnx, &w, 1), 1);
   expect_variable(w, (const double[]){3, 4}, 2, 0);
-  expect_status(load_external("../weights", &none), LS_INVALID_ARGUMENT, "..");
+  expect_status(load_external("../weights", 2, &none), LS_INVALID_ARGUMENT,
+                "..");
   data.size = 8;
   write_file("weights", &data);
-  expect_status(load_external("weights", &none), LS_INVALID_ARGUMENT,
+  expect_status(load_external("weights", 2, &none), LS_INVALID_ARGUMENT,
                 "8 bytes");
+  // No memory is asked for.
+  expect_status(load_external("weights", (int64_t)1 << 50, &none),
+                LS_INVALID_ARGUMENT, "8 bytes");
+  expect_status(load_external("weights", INT64_MAX, &none), LS_INVALID_ARGUMENT,
+                "data end earlier");
   remove("weights");
   remove("net.onnx");
 }
