@@ -357,10 +357,34 @@ static ls_tensor slide(const struct reducer *way, ls_tensor x, const window *w,
   return ls_neg(ls_reduce_window(LS_WINDOW_MAX, ls_neg(x), sizes, &options));
 }
 
+// Returns the one axis along which a window computes running sums; -1: none.
+static int axis_of_sums(ls_onnx_build *b, const struct reducer *way,
+                        const window *w, int rank) {
+  int axis = -1, count = 0;
+  for (int i = 0; i < rank; ++i) {
+    if (is_single(w, i)) continue;
+    axis = i;
+    ++count;
+  }
+  const bool sums = count == 1 && way->op == LS_OP_REDUCE_SUM &&
+                    w->stride[axis] == 1 && w->dilation[axis] == 1 &&
+                    w->pads[2 * axis + 1] == 0 &&
+                    w->size[axis] == ls_hlo_in_shape(b, 0).dim[axis] &&
+                    w->pads[2 * axis] == w->size[axis] - 1;
+  return sums ? axis : -1;
+}
+
 static void make_window(ls_onnx_build *b, const struct reducer *way,
                         const window *w, int rank) {
   int order[LS_MAX_RANK], back[LS_MAX_RANK], singles[2] = {-1, -1}, at = 1;
   const int batch = ls_hlo_batch_of(b, 0);
+  const int axis = axis_of_sums(b, way, w, rank);
+  if (axis >= 0) {
+    const ls_tensor x = ls_hlo_widened(b, 0, 1u << axis);
+    ls_hlo_give(b, 0, with_initial(b, way, ls_cumsum(x, axis, false, false)),
+                batch);
+    return;
+  }
   for (int i = 0; i < rank; ++i)
     if (is_single(w, i)) singles[singles[0] >= 0] = i;
   if (rank < 3 || rank > 5)

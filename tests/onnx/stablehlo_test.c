@@ -287,6 +287,21 @@ TEST(sums_and_windows_compute_what_the_text_says) {
        LS_SHAPE(1, 1, 2, 1),
        {6, 8},
        NULL},
+      {"2x3xf32",
+       "2x3xf32",
+       LINE("%c = stablehlo.constant dense<0.0> : tensor<f32>")
+           LINE("%y = \"stablehlo.reduce_window\"(%x, %c) <{padding = "
+                "dense<[[0, 0], [2, 0]]> : tensor<2x2xi64>, "
+                "window_dimensions = array<i64: 1, 3>}> ({")
+               LINE("^bb0(%a: tensor<f32>, %b: tensor<f32>):")
+                   LINE("  %m = stablehlo.add %a, %b : tensor<f32>")
+                       LINE("  stablehlo.return %m : tensor<f32>")
+                           LINE("}) : (tensor<2x3xf32>, tensor<f32>) -> "
+                                "tensor<2x3xf32>"),
+       LS_SHAPE(2, 3),
+       LS_SHAPE(2, 3),
+       {1, 3, 6, 4, 9, 15},
+       NULL},
       {"1x2x2x1xf32",
        "1x2x2x1xf32",
        LINE("%c = stablehlo.constant dense<0.0> : tensor<f32>") LINE(
