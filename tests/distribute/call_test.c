@@ -366,6 +366,46 @@ TEST(a_merge_function_returns_a_part_for_each_replica) {
   }
 }
 
+// A merge function's result: the first components are tensors, others none.
+typedef struct partial {
+  ls_distributed_kind kind;
+  size_t count, tensors;
+} partial;
+
+static ls_nest merge_partly(ls_strategy *strategy, ls_nest args, void *user) {
+  const partial *p = user;
+  ls_nest items[3] = {0};
+  (void)strategy, (void)args;
+  for (size_t i = 0; i < p->tensors; ++i)
+    items[i] = ls_leaf(ls_scalar(LS_DTYPE_F32, 1));
+  return ls_nest_distributed(p->kind, items, p->count);
+}
+
+static ls_nest take_partly(ls_nest args, void *user) {
+  (void)args;
+  return ls_replica_merge_call(ls_replica_context(), merge_partly, ls_none(),
+                               user);
+}
+
+TEST(traced_merges_give_all_replicas_tensors_or_none) {
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  for (size_t tensors = 0; tensors <= 2; ++tensors) {
+    partial p = {LS_PER_REPLICA, 2, tensors};
+    LS_OWN(ls_function, function) = function_of(take_partly, &p);
+    LS_OWN(ls_nest, results) = ls_none();
+    const ls_status status = ls_strategy_run(strategy, ls_traced(function),
+                                             ls_none(), &results);
+    if (tensors == 1)
+      expect_status(status, LS_UNIMPLEMENTED, "component 1 is none");
+    else
+      expect_ok(status);
+  }
+  partial more = {LS_MIRRORED, 3, 3};
+  LS_OWN(ls_function, function) = function_of(take_partly, &more);
+  expect_parts(strategy, ls_plain(take_partly, &more), 3);
+  expect_parts(strategy, ls_traced(function), 3);
+}
+
 // ---- Order of components
 // -----------------------------------------------------
 static ls_nest mark_own(ls_nest args, void *user) {

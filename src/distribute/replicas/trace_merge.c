@@ -171,19 +171,37 @@ static way trace_merge_way_of(ls_nest leaf) {
   return FOR_ALL;
 }
 
+// Refuses a component without a tensor beside one with a tensor: each replica
+// needs an output of the op. A list counts as one with tensors.
+static ls_status check_parts(ls_nest leaf) {
+  const size_t count = ls_distributed_count(leaf);
+  size_t other = count;
+  bool has_tensors = false;
+  for (size_t r = 0; r < count; ++r) {
+    const ls_nest part = ls_distributed_component(leaf, r);
+    if (part.kind != LS_KIND_TENSOR) other = r;
+    has_tensors |= part.kind == LS_KIND_TENSOR || ls_nest_is_node(part);
+  }
+  return !has_tensors || other == count
+             ? ls_ok()
+             : ls_unimplemented(
+                   "component %zu is %s: when replicas are traced, either each "
+                   "component is a tensor or none has one",
+                   other, LS_NEST_TEXT(ls_distributed_component(leaf, other)));
+}
+
 static ls_nest note_result(ls_nest leaf, void *user) {
   merging *m = user;
-  ls_status status = ls_ok();
   if (ls_leaf_is_slices(leaf)) return ls_slices_map(leaf, note_result, user);
   const way how = trace_merge_way_of(leaf);
-  if (how != FOR_ALL)
-    LS_RETURN_FAILED_IF_ERROR(ls_status_annotate(
-        ls_check_components(leaf,
-                            &(ls_device_list){.devices = ls_strategy_devices(
-                                                  m->rounds->strategy),
-                                              .count = m->replicas}),
-        "in the result of a merge function"));
-  else
+  ls_status status = ls_check_components(
+      leaf,
+      &(ls_device_list){.devices = ls_strategy_devices(m->rounds->strategy),
+                        .count = m->replicas});
+  if (ls_status_is_ok(status) && how == AS_IT_IS) status = check_parts(leaf);
+  LS_RETURN_FAILED_IF_ERROR(
+      ls_status_annotate(status, "in the result of a merge function"));
+  if (how == FOR_ALL)
     status =
         trace_merge_push(m, &m->uniform, &m->num_uniform, &m->uniform_capacity,
                          ls_distributed_component(leaf, 0).as.tensor);
