@@ -59,8 +59,10 @@ ls_status ls_saver_open(const ls_saver *saver, ls_store **out_store) {
   if (saver->variables == NULL && saver->num_variables > 0)
     return ls_invalid_argument("a saver of %zu variables at NULL",
                                saver->num_variables);
-  for (size_t i = 0; i < saver->num_variables; ++i)
+  for (size_t i = 0; i < saver->num_variables; ++i) {
     LS_RETURN_IF_ERROR(saver_check_variable(saver, i));
+    LS_RETURN_IF_ERROR(ls_variable_settle(ls_state_of(saver->variables[i])));
+  }
   if (saver->exact) LS_RETURN_IF_ERROR(check_part_names(saver));
   if (saver->session != NULL) {
     *out_store = ls_session_store(saver->session);

@@ -52,7 +52,8 @@ LS_MUST_USE ls_status ls_saver_restore_source(const ls_saver *saver,
 
 // ---- Names -----------------------------------------------------------------
 const char *ls_saver_name(const ls_saver *saver, size_t index);
-// Checks the saver and finds the store of its values.
+// Checks the saver and finds the store of its values. Values that wait for a
+// first use are stored.
 LS_MUST_USE ls_status ls_saver_open(const ls_saver *saver,
                                     ls_store **out_store);
 // Returns the entry name of one component, which no variable has; NULL without

@@ -75,6 +75,8 @@ ls_status ls_variables_sum(ls_runtime *runtime, ls_store *store,
   int64_t pieces = 0;
   LS_OWN_ARRAY_OR_RETURN(allocator, ls_variable *, summed, count + 1);
   LS_RETURN_IF_ERROR(ls_runtime_workers(runtime, &workers));
+  for (size_t i = 0; i < count; ++i)
+    LS_RETURN_IF_ERROR(ls_variable_settle(variables[i]));
   count = select_summed(store, variables, count, summed);
   for (size_t i = 0; i < count; ++i)
     pieces += pieces_of(summed[i]);

@@ -2,15 +2,18 @@
 //
 // Variables that get their first values together.
 #include <pthread.h>
+#include <stdio.h>
 
 #include "distribute/own.h"
 #include "graph/variables/variable.h"
 #include "lockstep/handles.h"
 #include "lockstep/ops.h"
 #include "lockstep/regroup.h"
+#include "lockstep/saver.h"
 #include "lockstep/strategy_extended.h"
 #include "lockstep/variable_recipe.h"
 #include "support/function.h"
+#include "support/scratch.h"
 #include "support/tpu_steps.h"
 #include "support/tpu_strategies.h"
 #include "support/values.h"
@@ -146,6 +149,27 @@ TEST(the_first_use_of_one_gives_all_theirs) {
     }
 }
 
+TEST(a_save_and_a_copy_are_uses) {
+  LS_SPEC("V148");
+  for (int saves = 0; saves < 2; ++saves) {
+    LS_OWN_BEGUN(waiting, w, waiting_open, 2);
+    LS_OWN(ls_variable, copy) = NULL;
+    const ls_saver saver = {.variables = &w.b, .num_variables = 1};
+    if (saves) {
+      expect_ok(ls_saver_save(&saver, "v.safetensors"));
+      expect_there(&w, 3, 4);
+      set_variable(w.b, (double[]){10});
+      expect_ok(ls_saver_restore(&saver, "v.safetensors"));
+      remove("v.safetensors");
+    } else {
+      expect_ok(ls_variable_create(
+          &(ls_variable_options){.name = "c", .initial_of = w.b}, &copy));
+      expect_components(copy, (double[]){4, 4}, 2);
+    }
+    expect_there(&w, 3, 4);
+  }
+}
+
 TEST(so_does_the_end_of_a_scope) {
   LS_SPEC("V148");
   for (int again = 0; again < 2; ++again) {
@@ -243,3 +267,5 @@ TEST(in_a_graph_they_have_initializers) {
     assert_true(computation_fetch(
                     &c, ls_variable_read(ls_variable_component(v, i))) == 4);
 }
+
+TEST_FILE(.set_up = scratch_enter, .tear_down = scratch_leave)

@@ -19,6 +19,7 @@ static ls_status initial_tensor(const ls_variable_options *options,
   *out_value = ls_failed_tensor();
   if (options->initial_of != NULL) {
     ls_variable *from = options->initial_of;
+    LS_RETURN_IF_ERROR(ls_variable_settle(from));
     *out_value = from->graph != NULL ? ls_identity(from->initial_value)
                                      : ls_variable_op(LS_OP_READ, from, NULL);
   } else if (options->initial_array != NULL) {
