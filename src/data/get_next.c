@@ -3,7 +3,6 @@
 // the run's own thread: it takes an element made ahead, or registers and
 // continues once there is one. Without input threads elements are made on a
 // host thread, which may run user functions.
-#include <stdio.h>
 #include <string.h>
 
 #include "base/memory/own.h"
@@ -309,10 +308,8 @@ static void warn_of_many(ls_iterator *iterator) {
   if (graph == NULL || ls_graph_is_eager(graph)) return;
   const int count = __atomic_add_fetch(&iterator->num_ops, 1, __ATOMIC_RELAXED);
   if (count <= MOST) return;
-  char key[100];
-  snprintf(key, sizeof(key), "get_next %p %d", (const void *)iterator, count);
-  ls_log_limited(
-      iterator->work.runtime, key, 1, LS_LOG_WARNING, "data",
+  ls_runtime_log(
+      iterator->work.runtime, LS_LOG_WARNING, "data",
       "get_next of '%s' was called %d times while a graph was built: each call "
       "adds an op; call it once, and run its results repeatedly",
       iterator->work.name, count);

@@ -157,12 +157,15 @@ TEST(an_incomplete_group_is_left_out_with_a_line) {
       runtime_begin((ls_runtime_options){.log = count_line});
   LS_OWN(ls_strategy, three) = mirrored_of(3);
   dropped_lines = 0;
-  EXPECT_DEALT_ON(three, ls_dataset_range(0, 8, 1), &whole, "0 1 2", "3 4 5");
-  assert_int_equal(dropped_lines, 1);
+  // Each iterator writes its line, also where an earlier one was in memory.
+  for (int i = 1; i <= 2; ++i) {
+    EXPECT_DEALT_ON(three, ls_dataset_range(0, 8, 1), &whole, "0 1 2", "3 4 5");
+    assert_int_equal(dropped_lines, i);
+  }
   EXPECT_DEALT_ON(three, ls_dataset_range(0, 6, 1), &whole, "0 1 2", "3 4 5");
   EXPECT_DEALT_ON(three, number_batches(8, 3), NULL, "[0] [1] [2]",
                   "[3] [4] [5]", "[6] [7] []");
-  assert_int_equal(dropped_lines, 1);
+  assert_int_equal(dropped_lines, 2);
 }
 
 TEST(prefetch_is_for_graphs) {

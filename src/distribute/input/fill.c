@@ -2,7 +2,6 @@
 //
 // Fills in each replica's next value: a part of a batch, rows of its host, or
 // an element.
-#include <stdio.h>
 #include <string.h>
 
 #include "base/memory/own.h"
@@ -421,11 +420,8 @@ static ls_status fill_empty(ls_distributed_iterator *self, size_t replica) {
 
 // Logs the number of values dropped from an incomplete group.
 static void log_dropped(const ls_distributed_iterator *self, size_t count) {
-  char key[160];
   if (count == 0 || !self->data->drops_group) return;
-  snprintf(key, sizeof(key), "dropped group %p %lld", (const void *)self,
-           (long long)self->epoch);
-  ls_log_limited(self->data->runtime, key, 1, LS_LOG_INFO, "distribute",
+  ls_runtime_log(self->data->runtime, LS_LOG_INFO, "distribute",
                  "iterator '%s': the last %zu elements are not enough for all "
                  "%zu replicas of %s and are left out",
                  self->name, count, self->data->num_replicas,

@@ -2,7 +2,6 @@
 //
 // Iterators in graphs: an op reads the next element and returns the values of
 // all replicas. Each of several concurrent runs gets an element.
-#include <stdio.h>
 #include <string.h>
 
 #include "base/memory/own.h"
@@ -211,11 +210,8 @@ input_ops_check_types(const ls_distributed_iterator *iterator) {
 static void warn_of_many(ls_distributed_iterator *iterator) {
   enum { MOST = 32 };
   if (++iterator->num_ops <= MOST) return;
-  char key[100];
-  snprintf(key, sizeof(key), "get_next %p %d", (const void *)iterator,
-           iterator->num_ops);
-  ls_log_limited(
-      iterator->data->runtime, key, 1, LS_LOG_WARNING, "distribute",
+  ls_runtime_log(
+      iterator->data->runtime, LS_LOG_WARNING, "distribute",
       "get_next of iterator '%s' was called %d times while a graph was built: "
       "each call adds an op; call it once, and run its results repeatedly",
       iterator->name, iterator->num_ops);
