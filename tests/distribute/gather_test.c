@@ -73,6 +73,24 @@ TEST(parts_are_gathered_in_replica_order) {
   }
 }
 
+TEST(complex_parts_are_gathered) {
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  const float values[] = {1, -2, 3, 4};
+  ls_tensor parts[2];
+  for (size_t i = 0; i < 2; ++i) {
+    LS_OWN(ls_array, part) = NULL;
+    expect_ok(ls_array_create_copy(LS_DTYPE_C64, LS_SHAPE(1), &values[2 * i],
+                                   &part));
+    parts[i] = ls_constant(part);
+  }
+  LS_OWN(ls_nest, value) = per_replica(parts[0], parts[1]);
+  LS_OWN(ls_array, gathered) = NULL;
+  ls_nest made = ls_none();
+  expect_ok(ls_strategy_gather(strategy, value, 0, &made));
+  expect_ok(ls_tensor_value(made.as.tensor, &gathered));
+  assert_memory_equal(ls_array_data(gathered), values, sizeof(values));
+}
+
 TEST(the_order_is_that_of_the_replicas_whatever_that_of_the_parts) {
   LS_OWN(ls_strategy, strategy) = mirrored_of(3);
   static const int orders[][3] = {{0, 1, 2}, {1, 0, 2}, {2, 1, 0}, {1, 2, 0}};

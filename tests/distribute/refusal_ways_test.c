@@ -164,6 +164,29 @@ static ls_nest write_rows_across(ls_strategy *strategy, ls_nest args,
                (ls_nest[]){ls_none()});
 }
 
+static ls_nest sum_bools(ls_nest args, ways *self) {
+  const ls_tensor x = ls_convert(argument(args, 0), LS_DTYPE_BOOL);
+  (void)self;
+  return ls_replica_all_reduce(ls_replica_context(), LS_REDUCE_SUM, ls_leaf(x));
+}
+
+static ls_nest greatest_bool(ls_nest args, ways *self) {
+  (void)self;
+  return ls_leaf(ls_all_reduce(
+      LS_REDUCE_MAX, ls_convert(argument(args, 0), LS_DTYPE_BOOL)));
+}
+
+static ls_nest mean_bools(ls_strategy *strategy, ls_nest args, void *user) {
+  const ls_tensor yes = ls_scalar(LS_DTYPE_BOOL, 1);
+  const ls_nest items[] = {ls_leaf(yes), ls_leaf(yes), ls_leaf(yes)};
+  LS_OWN(ls_nest, parts) = ls_nest_distributed(
+      LS_PER_REPLICA, items, (size_t)ls_strategy_num_replicas(strategy));
+  ls_nest made = ls_none();
+  (void)args, (void)user;
+  return taken(ls_strategy_reduce(strategy, LS_REDUCE_MEAN, parts, &made),
+               &made);
+}
+
 TEST(wrong_values_are_refused_the_same_in_every_way) {
   LS_SPEC("V94 V96");
   static const refusal cases[] = {{.name = "rows for a scalar",
@@ -174,6 +197,18 @@ TEST(wrong_values_are_refused_the_same_in_every_way) {
                                    .step = write_integers,
                                    .code = LS_INVALID_ARGUMENT,
                                    .says = "i32"},
+                                  {.name = "a sum of bools",
+                                   .step = sum_bools,
+                                   .code = LS_INVALID_ARGUMENT,
+                                   .says = "all_reduce takes numbers, got bool"},
+                                  {.name = "a maximum of bools",
+                                   .step = greatest_bool,
+                                   .code = LS_INVALID_ARGUMENT,
+                                   .says = "all_reduce takes numbers, got bool"},
+                                  {.name = "a mean of bools across replicas",
+                                   .merge = mean_bools,
+                                   .code = LS_INVALID_ARGUMENT,
+                                   .says = "takes numbers, got bool"},
                                   {.name = "rows across replicas",
                                    .merge = write_rows_across,
                                    .code = LS_INVALID_ARGUMENT,

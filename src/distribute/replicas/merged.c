@@ -43,7 +43,16 @@ typedef struct merged {
 
 static ls_nest of_all_leaf(ls_nest leaf, void *user) {
   const merged *m = user;
-  return of_all(m->strategy, leaf);
+  LS_OWN(ls_nest, all) = of_all(m->strategy, leaf);
+  const ls_nest first = ls_distributed_component(all, 0);
+  const ls_dtype dtype = first.kind == LS_KIND_TENSOR
+                             ? ls_tensor_dtype(first.as.tensor)
+                             : LS_DTYPE_F32;
+  // Refuses as the op of traced replicas does.
+  if (!ls_dtype_is_float(dtype) && !ls_dtype_is_integer(dtype))
+    return LS_FAIL(LS_INVALID_ARGUMENT, "all_reduce takes numbers, got %s",
+                   LS_SHAPE_TEXT(dtype, ls_tensor_shape(first.as.tensor)));
+  return ls_give(&all);
 }
 
 // Reduces all leaves in one batch.

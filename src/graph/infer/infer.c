@@ -206,7 +206,7 @@ ls_status infer_select(ls_infer *infer) {
 }
 
 ls_status infer_add_n(ls_infer *infer) {
-  infer->out[0] = infer->in[0];
+  LS_RETURN_IF_ERROR(infer_number(infer));
   for (size_t i = 1; i < infer->num_in; ++i) {
     ls_shape merged;
     ls_status status =

@@ -121,7 +121,8 @@ static void concatenate_loop(const ls_kernel_call *call, int64_t begin_block,
 
 ls_status kernel_concatenate(ls_kernel_plan *plan) {
   const ls_type type = plan->out[0];
-  if (!ls_is_plain(type.dtype)) return ls_kernel_unsupported(plan, type.dtype);
+  if (!ls_is_plain(type.dtype) && type.dtype != LS_DTYPE_C64)
+    return ls_kernel_unsupported(plan, type.dtype);
   LS_ARENA_NEW_OR_RETURN(plan->arena, concatenate_params, self);
   LS_ARENA_ARRAY_OR_RETURN(plan->arena, int64_t, begins, plan->num_in);
   LS_ARENA_ARRAY_OR_RETURN(plan->arena, ls_placement, parts, plan->num_in);
