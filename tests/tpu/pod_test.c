@@ -71,6 +71,10 @@ TEST(devices_name_cores) {
       ls_pod_lookup_core(c.runtime, "/job:worker/task:1/tpu:3", &core),
       LS_NOT_FOUND, "no TPU system of job worker");
   LS_OWN(ls_pod, pod) = open_pod("p", &two_hosts);
+  expect_status(ls_pod_lookup_core(c.runtime, "/device:TPU:0", &core),
+                LS_NOT_FOUND,
+                "job localhost: 'p' is of job worker, whose first core is "
+                "/job:worker/task:0/device:TPU:0");
   expect_ok(
       ls_pod_lookup_core(c.runtime, "/job:worker/task:1/device:TPU:3", &core));
   assert_ptr_equal(core, ls_pod_core(pod, 1, 3));

@@ -125,38 +125,33 @@ bool ls_feed_uses(const ls_feed_state *feed, int64_t core) {
 
 // ---- Find the pod ----------------------------------------------------------
 // Finds the pod of the feed's system. A feed made before any system existed
-// uses the system that is current now. NULL if there is none; the caller
-// releases the pod.
+// uses the system that is current now. NULL if the feed's own system is gone;
+// the caller releases the pod.
 static ls_status feed_find_pod(const ls_feed_state *feed, ls_runtime *runtime,
                                ls_pod **out_pod) {
   const char *job = feed->device.job;
   *out_pod = ls_pod_of_id(runtime, feed->system);
   if (feed->system != NULL) return ls_ok();
   *out_pod = ls_pod_of_job(runtime, strcmp(job, "localhost") == 0 ? "" : job);
-  if (*out_pod != NULL || job[0] != '\0') return ls_ok();
-  ls_system_id *id = NULL;
-  LS_RETURN_IF_ERROR(
-      ls_system_here(runtime, ls_feed_kind_name(feed->kind), job, &id));
-  *out_pod = ls_pod_of_id(runtime, id);
-  ls_object_release(id);
-  return ls_ok();
+  if (*out_pod == NULL && job[0] == '\0') {
+    ls_system_id *id = NULL;
+    LS_RETURN_IF_ERROR(
+        ls_system_here(runtime, ls_feed_kind_name(feed->kind), job, &id));
+    *out_pod = ls_pod_of_id(runtime, id);
+    ls_object_release(id);
+  }
+  return *out_pod != NULL
+             ? ls_ok()
+             : ls_pod_refuse_job(runtime, ls_feed_kind_name(feed->kind), job);
 }
 
 static ls_status check_pod(const ls_feed_state *feed, const ls_pod *pod) {
-  const char *job = ls_job_text(feed->device.job);
+  const ls_system_id *own = feed->system;
   if (pod != NULL && ls_pod_is_initialized(pod)) return ls_ok();
-  if (feed->system != NULL)
-    return ls_failed_precondition(
-        "%s: the TPU system '%s' of job %s is not initialized",
-        ls_feed_kind_name(feed->kind), feed->system->name,
-        ls_job_text(feed->system->job));
-  if (pod == NULL)
-    return ls_not_found("%s: there is no TPU system of job %s; connect to one, "
-                        "such as virtual:2x2, and initialize it",
-                        ls_feed_kind_name(feed->kind), job);
   return ls_failed_precondition(
       "%s: the TPU system '%s' of job %s is not initialized",
-      ls_feed_kind_name(feed->kind), pod->name, job);
+      ls_feed_kind_name(feed->kind), own != NULL ? own->name : pod->name,
+      ls_job_text(own != NULL ? own->job : feed->device.job));
 }
 
 ls_status ls_feed_ordinal(const ls_feed_state *feed, int64_t *out_ordinal) {

@@ -407,16 +407,29 @@ ls_status ls_pod_check_sizes(const ls_pod *pod,
       pod->num_hosts);
 }
 
-static ls_status no_such_core(const char *device, const ls_device_parts *parts,
-                              const ls_pod *pod) {
+ls_status ls_pod_refuse_job(ls_runtime *runtime, const char *what,
+                            const char *job) {
+  LS_OWN(ls_pod, pod) = NULL;
+  LS_OWN(ls_pod, other) = NULL;
+  ls_pod_only(runtime, NULL, &pod, &other);
   if (pod == NULL)
-    return ls_not_found(
-        "device '%s': there is no TPU system of job %s; connect to one, such "
-        "as virtual:2x2, and initialize it",
-        device, ls_job_text(parts->job));
-  return ls_not_found(
-      "device '%s': pod '%s' has tasks 0 to %d, each with TPU:0 to TPU:%d",
-      device, pod->name, pod->num_hosts - 1, pod->cores_per_host - 1);
+    return ls_not_found("%s: there is no TPU system of job %s; connect to one, "
+                        "such as virtual:2x2, and initialize it",
+                        what, ls_job_text(job));
+  return ls_not_found("%s: there is no TPU system of job %s: '%s' is of job "
+                      "%s, whose first core is /job:%s/task:0/device:TPU:0",
+                      what, ls_job_text(job), pod->name, ls_job_text(pod->job),
+                      ls_job_text(pod->job));
+}
+
+static ls_status no_such_core(ls_runtime *runtime, const char *device,
+                              const ls_device_parts *parts, const ls_pod *pod) {
+  char what[LS_MAX_DEVICE_NAME + 16];
+  snprintf(what, sizeof(what), "device '%s'", device);
+  if (pod == NULL) return ls_pod_refuse_job(runtime, what, parts->job);
+  return ls_not_found("%s: pod '%s' has tasks 0 to %d, each with TPU:0 to TPU:%d",
+                      what, pod->name, pod->num_hosts - 1,
+                      pod->cores_per_host - 1);
 }
 
 // Returns the core that the parts name; left out, the first one of its host.
@@ -439,7 +452,7 @@ ls_status ls_pod_lookup_core(ls_runtime *runtime, const char *device,
   if (pod != NULL && (parts.replica == LS_LEFT_OUT || parts.replica == 0))
     *out_core = core_of(pod, &parts);
   if (*out_core != NULL) return ls_ok();
-  const ls_status status = no_such_core(device, &parts, pod);
+  const ls_status status = no_such_core(runtime, device, &parts, pod);
   ls_object_release(pod);
   return status;
 }

@@ -128,6 +128,10 @@ ls_pod *ls_pod_of_id(ls_runtime *runtime, const ls_system_id *id);
 // has at most one), else the pod made last; NULL if there is none. The caller
 // releases it.
 ls_pod *ls_pod_of_job(ls_runtime *runtime, const char *job);
+// Returns NOT_FOUND for `what`, which names a job without a TPU system, and
+// names a system of another job, if there is one.
+ls_status ls_pod_refuse_job(ls_runtime *runtime, const char *what,
+                            const char *job);
 // Finds the only initialized pod of a job (NULL: of any), or else the only pod;
 // NULL if there is none. `*out_other` is another such pod, if there is one. The
 // caller releases both.
