@@ -234,10 +234,10 @@ static ls_status op_add_append(addition *a, ls_node **out_node) {
   return ls_ok();
 }
 
-// Refuses an eager op that depends on a failed op.
-static ls_status check_control(const addition *a) {
-  for (size_t i = 0; i < a->spec.num_control; ++i) {
-    const ls_op op = a->spec.control[i];
+static ls_status check_control(const addition *a, const ls_op *ops,
+                               size_t count) {
+  for (size_t i = 0; ops != NULL && i < count; ++i) {
+    const ls_op op = ops[i];
     const ls_node *node = op.id == 0 ? NULL : ls_graph_node(op.graph, op.id);
     if (node != NULL && node->failure != NULL)
       return ls_status_clone(node->failure);
@@ -248,6 +248,17 @@ static ls_status check_control(const addition *a) {
                : ls_invalid_argument("a control input of %s is a failed op",
                                      a->info->name);
   }
+  return ls_ok();
+}
+
+// Refuses an eager op that depends on a failed op, also by a control scope.
+static ls_status check_controls(const addition *a) {
+  if (a->graph->kind != LS_GRAPH_EAGER) return ls_ok();
+  LS_RETURN_IF_ERROR(check_control(a, a->spec.control, a->spec.num_control));
+  const ls_open_scope *s = a->context->scoped.control;
+  for (; s != NULL; s = s->before.control)
+    LS_RETURN_IF_ERROR(
+        check_control(a, s->own.control.ops, s->own.control.count));
   return ls_ok();
 }
 
@@ -276,9 +287,7 @@ static ls_op graph_add(addition *a) {
       if (node != NULL && node->failure != NULL)
         return failed_op(a, ls_status_clone(node->failure));
     }
-  ls_status status = a->graph->kind == LS_GRAPH_EAGER && a->spec.control
-                         ? check_control(a)
-                         : ls_ok();
+  ls_status status = check_controls(a);
   if (!ls_status_is_ok(status)) return failed_op(a, status);
   status = prepare_addition(a);
   if (!ls_status_is_ok(status)) return failed_op(a, with_scope(a, status));

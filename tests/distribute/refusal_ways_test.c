@@ -8,6 +8,7 @@
 #include "base/memory/allocator.h"
 #include "distribute/cross_device/cross_device.h"
 #include "distribute/own.h"
+#include "lockstep/host.h"
 #include "support/callbacks.h"
 #include "support/merges.h"
 #include "support/replicas.h"
@@ -281,6 +282,23 @@ static ls_nest update_broken(ls_strategy *strategy, ls_nest args, void *user) {
                &made);
 }
 
+static ls_status break_host(ls_nest values, void *user) {
+  (void)values, (void)user;
+  return LS_STATUS(LS_DATA_LOSS, "the host is broken");
+}
+
+static ls_nest give_broken_op(ls_nest args, ways *self) {
+  (void)args, (void)self;
+  return ls_nest_op(ls_host_function_op(break_host, NULL, ls_none()));
+}
+
+static ls_nest wait_for_broken_op(ls_nest args, ways *self) {
+  const ls_op op = ls_host_function_op(break_host, NULL, ls_none());
+  LS_CONTROL_SCOPE(&op, 1);
+  (void)self;
+  return ls_leaf(ls_identity(argument(args, 0)));
+}
+
 TEST(callbacks_fail_the_same_in_every_way) {
   LS_SPEC("V169 V213");
   static const refusal cases[] = {{.name = "a merge function",
@@ -288,6 +306,14 @@ TEST(callbacks_fail_the_same_in_every_way) {
                                    .code = LS_DATA_LOSS,
                                    .says = "the merge is broken",
                                    .writes_before = true},
+                                  {.name = "a host function",
+                                   .step = give_broken_op,
+                                   .code = LS_DATA_LOSS,
+                                   .says = "the host is broken"},
+                                  {.name = "a host function, waited for",
+                                   .step = wait_for_broken_op,
+                                   .code = LS_DATA_LOSS,
+                                   .says = "the host is broken"},
                                   {.name = "an update's function",
                                    .merge = update_broken,
                                    .code = LS_ABORTED,

@@ -10,7 +10,7 @@
 #include "lockstep/flow.h"
 #include "lockstep/host.h"
 #include "lockstep/session.h"
-#include "runtime/own.h"
+#include "distribute/own.h"
 #include "support/callbacks.h"
 #include "support/function.h"
 #include "support/replicas.h"
@@ -90,6 +90,34 @@ TEST(nothing_begins_that_is_cancelled) {
   expect_tensor(ls_neg(eager_of(LS_DTYPE_F32, LS_SCALAR, &one)), (double[]){-1},
                 1, 0);
   expect_ok(ls_frame_end(NULL));
+  assert_ptr_equal(ls_cancel_make_current(NULL), cancel);
+  ls_cancel_destroy(cancel);
+}
+
+static int host_calls;
+static ls_status cancel_on_host(ls_nest values, void *cancel) {
+  (void)values;
+  ++host_calls;
+  ls_cancel_request(cancel);
+  return ls_ok();
+}
+
+static ls_nest call_host(ls_nest args, void *cancel) {
+  (void)args;
+  (void)ls_host_function_op(cancel_on_host, cancel, ls_none());
+  return ls_none();
+}
+
+TEST(replicas_that_run_op_by_op_are_cancelled) {
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_nest, results) = ls_none();
+  ls_cancel *cancel = new_cancel();
+  host_calls = 0;
+  assert_null(ls_cancel_make_current(cancel));
+  expect_status(ls_strategy_run(strategy, ls_plain(call_host, cancel),
+                                ls_none(), &results),
+                LS_CANCELLED, "cancelled");
+  assert_int_equal(host_calls, 1);
   assert_ptr_equal(ls_cancel_make_current(NULL), cancel);
   ls_cancel_destroy(cancel);
 }

@@ -193,12 +193,31 @@ static bool is_eager(const replica_call *call) {
   return call->graph->kind == LS_GRAPH_EAGER;
 }
 
-// Fails if an op of a replica made a result and failed.
+// Fails if an op of a replica is or made a result and failed.
 static ls_nest check_result(ls_nest leaf, void *user) {
-  (void)user;
-  return leaf.kind == LS_KIND_TENSOR && ls_tensor_is_failed(leaf.as.tensor)
-             ? ls_fail(ls_made_status(leaf.as.tensor))
+  const ls_graph *graph = user;
+  if (leaf.kind == LS_KIND_TENSOR && ls_tensor_is_failed(leaf.as.tensor))
+    return ls_fail(ls_made_status(leaf.as.tensor));
+  const ls_node *node = leaf.kind == LS_KIND_OP && leaf.as.op.graph == graph
+                            ? ls_graph_node(graph, leaf.as.op.id)
+                            : NULL;
+  return node != NULL && node->failure != NULL
+             ? ls_fail(ls_status_clone(node->failure))
              : ls_none();
+}
+
+// Checks the results of replicas that ran op by op. A request to cancel may
+// have kept ops without results from running.
+static ls_status check_results(const ls_rounds *rounds, ls_graph *graph) {
+  for (size_t r = 0; r < rounds->count; ++r) {
+    LS_OWN(ls_nest, checked) =
+        ls_nest_map(rounds->tasks[r].result, check_result, graph);
+    LS_RETURN_IF_ERROR(ls_nest_status(checked));
+  }
+  const ls_cancel *cancel = ls_cancel_current();
+  return cancel != NULL && ls_cancel_is_requested(cancel)
+             ? LS_STATUS(LS_CANCELLED, "the run was cancelled")
+             : ls_ok();
 }
 
 static ls_status run_call(ls_strategy *strategy, replica_call *call,
@@ -213,11 +232,7 @@ static ls_status run_call(ls_strategy *strategy, replica_call *call,
   LS_RETURN_IF_ERROR(select_args(strategy, call));
   const uint64_t first_id = call->graph->next_id;
   LS_RETURN_IF_ERROR(ls_rounds_run(&rounds));
-  for (size_t r = 0; r < rounds.count && is_eager(call); ++r) {
-    LS_OWN(ls_nest, checked) =
-        ls_nest_map(rounds.tasks[r].result, check_result, NULL);
-    LS_RETURN_IF_ERROR(ls_nest_status(checked));
-  }
+  if (is_eager(call)) LS_RETURN_IF_ERROR(check_results(&rounds, call->graph));
   if (is_eager(call) && strategy->number != 0)
     LS_RETURN_IF_ERROR(ls_ranks_meet_eager(
         call->graph, first_id, strategy->number, strategy->num_replicas));
