@@ -46,8 +46,8 @@ ls_caching_variable_create(ls_variable *variable, ls_variable **out_variable);
 // type and flags are those of the first. `name` may be NULL: the first's. The
 // caller owns a reference.
 //   LS_FAILED_PRECONDITION  not in eager.
-//   LS_INVALID_ARGUMENT     no leaf, or one that is no plain variable: says
-//                           which.
+//   LS_INVALID_ARGUMENT     no leaf, or one that is no plain variable, or of
+//                           another type than the first: says which.
 LS_API LS_MUST_USE ls_status
 ls_packed_variable_create(const char *name, const ls_nest *leaves, size_t count,
                           ls_variable **out_variable);

@@ -332,6 +332,16 @@ TEST(what_cannot_be_packed_is_refused) {
   leaves[1] = ls_nest_variable(whole);
   expect_status(ls_packed_variable_create(NULL, leaves, 2, &packed),
                 LS_INVALID_ARGUMENT, "element 1 is MirroredVariable");
+  ls_nest_release(leaves[1]);
+  ls_variable *other = NULL;
+  expect_ok(ls_variable_create(
+      &(ls_variable_options){
+          .name = "b", .dtype = LS_DTYPE_I64, .shape = LS_SHAPE(2)},
+      &other));
+  leaves[1] = ls_nest_variable(other);
+  expect_status(ls_packed_variable_create(NULL, leaves, 2, &packed),
+                LS_INVALID_ARGUMENT, "'b' (number 1) is i64[2]");
+  ls_variable_release(other);
   assert_null(packed);
   ls_nest_release(leaves[0]);
   ls_nest_release(leaves[1]);

@@ -57,7 +57,7 @@ static ls_tensor scatter_target(ls_variable *handle, ls_scatter_op op,
   return ls_variable_scatter(ls_variable_here(handle), op, indices, updates);
 }
 
-ls_status ls_handle_check_target(ls_nest leaf, size_t position) {
+static ls_status handle_check_target(ls_nest leaf, size_t position) {
   const ls_variable *variable = ls_nest_as_variable(leaf);
   if (variable != NULL && variable->num_components == 0 &&
       variable->num_targets == 0)
@@ -65,6 +65,23 @@ ls_status ls_handle_check_target(ls_nest leaf, size_t position) {
   return ls_invalid_argument(
       "a handle needs plain variables; element %zu is %s", position,
       LS_NEST_TEXT(leaf));
+}
+
+ls_status ls_handle_check_targets(const char *noun, const ls_nest *leaves,
+                                  size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    LS_RETURN_IF_ERROR(handle_check_target(leaves[i], i));
+    const ls_variable *first = ls_nest_as_variable(leaves[0]);
+    const ls_variable *target = ls_nest_as_variable(leaves[i]);
+    if (target->type.dtype != first->type.dtype ||
+        !ls_shape_equal(target->type.shape, first->type.shape))
+      return ls_invalid_argument(
+          "%s of variables of one type: '%s' is %s, '%s' (number %zu) is %s",
+          noun, first->name,
+          LS_SHAPE_TEXT(first->type.dtype, first->type.shape), target->name, i,
+          LS_SHAPE_TEXT(target->type.dtype, target->type.shape));
+  }
+  return ls_ok();
 }
 
 // ---- Caching scopes --------------------------------------------------------
@@ -201,7 +218,7 @@ static const ls_variable_rules caching_rules = {.class_name = "CachingVariable",
 ls_status ls_caching_variable_create(ls_variable *variable,
                                      ls_variable **out_variable) {
   LS_REQUIRE_OUT(out_variable, variable);
-  LS_RETURN_IF_ERROR(ls_handle_check_target(
+  LS_RETURN_IF_ERROR(handle_check_target(
       (ls_nest){.kind = LS_KIND_VARIABLE, .as.ref = variable}, 0));
   ls_variable *handle = NULL;
   LS_RETURN_IF_ERROR(
@@ -314,8 +331,8 @@ ls_status ls_packed_variable_create(const char *name, const ls_nest *leaves,
         "packed variables are made in eager, not in graph '%s'", graph->name);
   if (count == 0)
     return ls_invalid_argument("a packed variable of no variables");
-  for (size_t i = 0; i < count; ++i)
-    LS_RETURN_IF_ERROR(ls_handle_check_target(leaves[i], i));
+  LS_RETURN_IF_ERROR(
+      ls_handle_check_targets("a packed variable", leaves, count));
   ls_allocator *allocator = graph->allocator;
   LS_OWN_ARRAY_OR_RETURN(allocator, ls_variable *, targets, count);
   for (size_t i = 0; i < count; ++i)

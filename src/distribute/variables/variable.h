@@ -59,8 +59,10 @@ const char *ls_aggregation_name(ls_variable_aggregation aggregation);
 ls_status ls_handle_make(const char *name, ls_variable *const *targets,
                          size_t count, const ls_variable_rules *rules,
                          ls_variable **out_handle);
-// Checks that a leaf, a plain variable, can be a handle's target.
-ls_status ls_handle_check_target(ls_nest leaf, size_t position);
+// Checks that leaves are plain variables of one type, as a handle needs them.
+// `noun` is for messages.
+ls_status ls_handle_check_targets(const char *noun, const ls_nest *leaves,
+                                  size_t count);
 // Gives a container a packed handle, which has its components as targets.
 ls_status ls_variable_pack(ls_variable *container);
 // Writes the CPU of a device's host: the device's name up to its type.

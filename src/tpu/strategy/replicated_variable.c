@@ -158,17 +158,11 @@ static ls_status replicated_variable_check_cores(const ls_nest *leaves,
   if (count == 0)
     return ls_invalid_argument("a replicated variable of no variables: one on "
                                "each logical core is needed");
-  for (size_t i = 0; i < count; ++i) {
-    LS_RETURN_IF_ERROR(ls_handle_check_target(leaves[i], i));
-    const ls_variable *first = ls_nest_as_variable(leaves[0]);
+  LS_RETURN_IF_ERROR(
+      ls_handle_check_targets("a replicated variable", leaves, count));
+  const ls_variable *first = ls_nest_as_variable(leaves[0]);
+  for (size_t i = 1; i < count; ++i) {
     const ls_variable *core = ls_nest_as_variable(leaves[i]);
-    if (core->type.dtype != first->type.dtype ||
-        !ls_shape_equal(core->type.shape, first->type.shape))
-      return ls_invalid_argument(
-          "a replicated variable of variables of one type: '%s' is %s, '%s' "
-          "(number %zu) is %s",
-          first->name, LS_SHAPE_TEXT(first->type.dtype, first->type.shape),
-          core->name, i, LS_SHAPE_TEXT(core->type.dtype, core->type.shape));
     if (core->graph != first->graph)
       return ls_invalid_argument("a replicated variable of variables of one "
                                  "graph: '%s' and '%s' (number %zu) are not",
