@@ -305,7 +305,8 @@ static void plan_variable(ls_restore_plan *plan, const ls_value_choice *choice,
 static void plan_extras(ls_restore_plan *plan, const ls_value_choice *choice) {
   for (size_t i = 0; i < plan->source->num_entries; ++i) {
     const ls_safetensors_entry *entry = &plan->source->entries[i];
-    if (plan->taken[i] || ls_value_source_is_part(plan->source, entry->name))
+    if (plan->taken[i] ||
+        ls_value_source_whole(plan->source, entry->name) != NULL)
       continue;
     restore_plan_tell(
         plan, choice,
@@ -323,18 +324,14 @@ static void plan_extras(ls_restore_plan *plan, const ls_value_choice *choice) {
 // ---- Values ----------------------------------------------------------------
 // Returns true if an entry is read: for a variable, or as a component's entry
 // of one.
-static bool is_read(const ls_restore_plan *plan, size_t index) {
-  const char *name = plan->source->entries[index].name;
-  const size_t whole = plan->saver->exact ? ls_saver_part_of(name) : 0;
-  for (size_t i = 0; i < plan->saver->num_variables; ++i) {
-    const ls_safetensors_entry *entry = plan->entries[i];
-    if (entry == NULL) continue;
-    if (entry == &plan->source->entries[index] ||
-        (whole > 0 && strncmp(entry->name, name, whole) == 0 &&
-         entry->name[whole] == '\0'))
-      return true;
-  }
-  return false;
+static bool is_read(const ls_restore_plan *plan, const bool *restored,
+                    size_t index) {
+  const ls_safetensors_entry *entries = plan->source->entries;
+  const ls_safetensors_entry *whole =
+      plan->saver->exact
+          ? ls_value_source_whole(plan->source, entries[index].name)
+          : NULL;
+  return restored[index] || (whole != NULL && restored[whole - entries]);
 }
 
 // Checks that all values to set can be read.
@@ -345,9 +342,13 @@ static ls_status restore_plan_check_values(ls_restore_plan *plan) {
   LS_RETURN_IF_ERROR(ls_runtime_workers(source->runtime, &workers));
   LS_ARENA_ARRAY_OR_RETURN(&plan->arena, ls_safetensors_wish, wishes,
                            source->num_entries);
+  LS_ARENA_ARRAY_OR_RETURN(&plan->arena, bool, restored, source->num_entries);
+  for (size_t i = 0; i < plan->saver->num_variables; ++i)
+    if (plan->entries[i] != NULL)
+      restored[plan->entries[i] - source->entries] = true;
   size_t count = 0;
   for (size_t i = 0; i < source->num_entries; ++i)
-    if (is_read(plan, i)) wishes[count++].entry = &source->entries[i];
+    if (is_read(plan, restored, i)) wishes[count++].entry = &source->entries[i];
   return ls_status_annotate(
       source->get(source->self, workers, wishes, count, LS_SUMS_HELD),
       "while restoring '%s'", source->path);
@@ -404,9 +405,12 @@ ls_status ls_restore_plan_make(const ls_saver *saver,
                                const ls_value_choice *choice, uint64_t started,
                                ls_restore_plan *out_plan) {
   static const ls_value_choice all;
-  *out_plan =
-      (ls_restore_plan){.saver = saver, .source = source, .started = started};
+  *out_plan = (ls_restore_plan){.saver = saver, .started = started};
   ls_arena_init(&out_plan->arena, ls_runtime_allocator(source->runtime));
+  LS_ARENA_NEW_OR_RETURN(&out_plan->arena, ls_value_source, sorted);
+  *sorted = *source;
+  LS_RETURN_IF_ERROR(ls_value_source_sort(sorted, &out_plan->arena));
+  out_plan->source = sorted;
   return restore_plan_make(out_plan, choice != NULL ? choice : &all);
 }
 

@@ -47,7 +47,7 @@ ls_status ls_saved_file_entry(const ls_saved_file *file, size_t index,
       .name = entry->name,
       .type = {entry->dtype, entry->shape},
       .bytes = entry->size,
-      .is_part = ls_value_source_is_part(&file->source, entry->name)};
+      .is_part = ls_value_source_whole(&file->source, entry->name) != NULL};
   return ls_ok();
 }
 
@@ -180,7 +180,8 @@ static ls_status check_unique(const writing *w, const char *path) {
 
 static ls_status saved_write_choose(writing *w, const char *path,
                                     const ls_saved_write_options *options) {
-  const ls_value_source *source = &w->from->source;
+  ls_value_source sorted = w->from->source;
+  const ls_value_source *source = &sorted;
   const size_t count = source->num_entries;
   const ls_name_choice choice = {.only = options->only,
                                  .num_only = options->num_only,
@@ -197,10 +198,11 @@ static ls_status saved_write_choose(writing *w, const char *path,
   for (size_t i = 0; i < count; ++i)
     names[i] = source->entries[i].name;
   LS_RETURN_IF_ERROR(ls_name_choice_check(&choice, names, count));
+  LS_RETURN_IF_ERROR(ls_value_source_sort(&sorted, w->arena));
   for (size_t i = 0; i < count; ++i) {
     if (!ls_name_is_chosen(&choice, names[i])) continue;
     if (options->parts != LS_FLAG_ON &&
-        ls_value_source_is_part(source, names[i]))
+        ls_value_source_whole(source, names[i]) != NULL)
       continue;
     ls_safetensors_entry *entry = &w->entries[w->count];
     *entry = source->entries[i];

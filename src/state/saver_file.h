@@ -25,6 +25,8 @@ typedef struct ls_value_source {
   const char *path;                     // For messages.
   const ls_safetensors_entry *entries;  // `offset` is interpreted by `get`.
   size_t num_entries;
+  // The entries in the order of their names, for many look-ups; NULL: unknown.
+  const ls_safetensors_entry *const *by_name;
   const void *self;
   // Reads entries' elements, each to the `data` of its request, on all workers;
   // without data only finds out if an entry is damaged or unreadable.
@@ -33,6 +35,9 @@ typedef struct ls_value_source {
   bool is_checked;  // All entries were found to be intact.
 } ls_value_source;
 ls_value_source ls_value_source_of(const ls_safetensors_file *file);
+// Sets `by_name`, in the arena.
+LS_MUST_USE ls_status ls_value_source_sort(ls_value_source *source,
+                                           ls_arena *arena);
 // Returns the entry of this name, or NULL.
 const ls_safetensors_entry *ls_value_source_find(const ls_value_source *source,
                                                  const char *name);
@@ -40,8 +45,10 @@ const ls_safetensors_entry *ls_value_source_find(const ls_value_source *source,
 LS_MUST_USE ls_status ls_value_source_get(const ls_value_source *source,
                                           const ls_safetensors_entry *entry,
                                           void *data);
-// Returns true for a name such as "w:1" if there is an entry "w".
-bool ls_value_source_is_part(const ls_value_source *source, const char *name);
+// Returns the entry "w" for a name such as "w:1"; NULL if there is none, and for
+// other names.
+const ls_safetensors_entry *ls_value_source_whole(const ls_value_source *source,
+                                                  const char *name);
 // Restores like ls_saver_restore_part, except for variables that were
 // initialized from file number `started`. `report` may be NULL.
 LS_MUST_USE ls_status ls_saver_restore_source(const ls_saver *saver,
@@ -112,7 +119,7 @@ typedef struct ls_kernel_layout {
 // Plan of a restore: chooses the entry of each variable before anything is set.
 typedef struct ls_restore_plan {
   const ls_saver *saver;
-  const ls_value_source *source;
+  const ls_value_source *source;  // Sorted.
   uint64_t started;  // Variables initialized from this file are skipped.
   ls_store *store;
   ls_arena arena;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Restores values: once everything in the file is known to fit, reads and sets
 // each value.
+#include <stdlib.h>
+
 #include "base/require.h"
 #include "base/trace.h"
 #include "base/values/array_internal.h"
@@ -212,20 +214,57 @@ ls_status ls_restore_plan_run(const ls_restore_plan *plan) {
 }
 
 // ---- Sources ---------------------------------------------------------------
-const ls_safetensors_entry *ls_value_source_find(const ls_value_source *source,
-                                                 const char *name) {
-  for (size_t i = 0; i < source->num_entries; ++i)
-    if (strcmp(source->entries[i].name, name) == 0) return &source->entries[i];
+static int compare_names(const void *a, const void *b) {
+  return strcmp((*(const ls_safetensors_entry *const *)a)->name,
+                (*(const ls_safetensors_entry *const *)b)->name);
+}
+
+ls_status ls_value_source_sort(ls_value_source *source, ls_arena *arena) {
+  const size_t count = source->num_entries;
+  LS_ARENA_ARRAY_OR_RETURN(arena, const ls_safetensors_entry *, sorted, count);
+  for (size_t i = 0; i < count; ++i)
+    sorted[i] = &source->entries[i];
+  if (count > 1) qsort(sorted, count, sizeof(*sorted), compare_names);
+  source->by_name = sorted;
+  return ls_ok();
+}
+
+// Compares an entry's name with the first `length` characters of `name`.
+static int compare_to(const ls_safetensors_entry *entry, const char *name,
+                      size_t length) {
+  const int order = strncmp(entry->name, name, length);
+  return order != 0 ? order : entry->name[length] != '\0';
+}
+
+static const ls_safetensors_entry *find_entry(const ls_value_source *source,
+                                              const char *name, size_t length) {
+  size_t low = 0, high = source->num_entries;
+  if (source->by_name == NULL) {
+    while (low < high && compare_to(&source->entries[low], name, length) != 0)
+      ++low;
+    return low < high ? &source->entries[low] : NULL;
+  }
+  while (low < high) {
+    const size_t middle = low + (high - low) / 2;
+    const int order = compare_to(source->by_name[middle], name, length);
+    if (order == 0) return source->by_name[middle];
+    if (order < 0)
+      low = middle + 1;
+    else
+      high = middle;
+  }
   return NULL;
 }
 
-bool ls_value_source_is_part(const ls_value_source *source, const char *name) {
+const ls_safetensors_entry *ls_value_source_find(const ls_value_source *source,
+                                                 const char *name) {
+  return find_entry(source, name, strlen(name));
+}
+
+const ls_safetensors_entry *ls_value_source_whole(const ls_value_source *source,
+                                                  const char *name) {
   const size_t whole = ls_saver_part_of(name);
-  for (size_t i = 0; whole > 0 && i < source->num_entries; ++i) {
-    const char *other = source->entries[i].name;
-    if (strncmp(other, name, whole) == 0 && other[whole] == '\0') return true;
-  }
-  return false;
+  return whole > 0 ? find_entry(source, name, whole) : NULL;
 }
 
 ls_status ls_value_source_get(const ls_value_source *source,
