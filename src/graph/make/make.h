@@ -65,7 +65,8 @@ ls_tensor ls_make_reduced(ls_reduce_op op, ls_tensor given, ls_tensor got);
 // Returns the type of a mean over replicas; integers give floats.
 ls_dtype ls_mean_dtype(ls_dtype dtype);
 // Converts integers to i64, in which the sum for a mean of small ones does not
-// overflow; other numbers stay.
+// overflow; other numbers stay. Sums that are results keep their type and may
+// wrap, and so may those of 64-bit integers for a mean.
 ls_tensor ls_widen_integers(ls_tensor x);
 // Returns true if a reduction of x in a replica is a mean of integers.
 // ls_divide_integers computes such a mean, of this type, from the sum of
