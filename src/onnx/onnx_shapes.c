@@ -275,7 +275,7 @@ void ls_onnx_make_split(ls_onnx_build *b) {
   for (int64_t i = 0; sizes != NULL && i < sizes->count; ++i)
     sum += ls_onnx_clamp(sizes->items[i].value, 0, size + 1);
   if (size < 0 || sum != size || (sizes != NULL && sizes->count != count)) {
-    LS_ONNX_REFUSE(b, "a split of %s into %lld parts",
+    LS_ONNX_REFUSE(b, "a split of %s into %lld parts, or parts of these sizes",
                    LS_SHAPE_TEXT(ls_tensor_dtype(x), shape), (long long)count);
     return;
   }

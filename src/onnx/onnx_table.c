@@ -150,6 +150,14 @@ static void make_by_op(ls_onnx_build *b, const ls_onnx_op *op) {
   ls_onnx_give_element(b, y);
 }
 
+// Returns true if a known result has a number that is no dimension's size.
+static bool has_lost(const ls_onnx_build *b) {
+  const ls_onnx_known *known = b->values[b->node->outputs[0]].known;
+  for (int64_t i = 0; known != NULL && i < known->count; ++i)
+    if (known->items[i].is_unknown && known->items[i].of.ref == 0) return true;
+  return false;
+}
+
 void ls_onnx_make_node(ls_onnx_build *b, const ls_onnx_node *node) {
   const ls_onnx_op *op = ls_onnx_op_find(b->file, node);
   b->node = node;
@@ -159,8 +167,12 @@ void ls_onnx_make_node(ls_onnx_build *b, const ls_onnx_node *node) {
                                         node->num_inputs, node->num_outputs));
   } else if (b->file->types != NULL) {
     ls_hlo_make_node(b, op);
-  } else if (!ls_onnx_fold(b) && ls_status_is_ok(b->status)) {
-    make_by_op(b, op);
+  } else {
+    const bool folds = ls_onnx_fold(b);
+    if (ls_status_is_ok(b->status) && (!folds || has_lost(b)))
+      make_by_op(b, op);
+    // The folded result may still serve, as the one unknown size of a shape.
+    if (folds) ls_status_free(ls_give(&b->status));
     const ls_onnx_value *first = &b->values[node->outputs[0]];
     if (first->tensor.ref == 0 && first->last.ref == 0 &&
         first->known == NULL && first->array == NULL)

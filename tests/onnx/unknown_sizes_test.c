@@ -134,6 +134,18 @@ TEST(chains_with_unknown_sizes_compute_what_onnx_says) {
        LS_SHAPE(2),
        {1, 2},
        0},
+      {"Shape x -> s;Equal s two -> e;Where e four one -> w;Cast w -> y to=1",
+       line,
+       LS_SHAPE(2),
+       LS_SHAPE(1),
+       {4},
+       0},
+      {"Shape x -> s;Mul s s -> m;Sub m one -> n;Cast n -> y to=1",
+       line,
+       LS_SHAPE(3),
+       LS_SHAPE(1),
+       {8},
+       0},
   };
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i)
     expect_open(&rows[i]);
@@ -155,7 +167,6 @@ TEST(numbers_computed_from_unknown_sizes_are_refused) {
       "TopK line s -> y",
       "Unsqueeze square zero -> q;Concat s s s -> z axis=0;"
       "Resize q - - z -> y",
-      "Equal s one -> e;Where e one two -> w;Cast w -> y to=1",
   };
   for (size_t i = 0; i < LS_COUNT_OF(chains); ++i) {
     char nodes[300];
