@@ -309,13 +309,14 @@ static ls_tensor slice_to_size(ls_tensor x, int axis,
 static ls_tensor slice_axis(ls_onnx_build *b, ls_tensor x, int axis,
                             const ls_onnx_number *start,
                             const ls_onnx_number *end, int64_t step) {
+  const bool is_end = end->is_unknown && end->of.ref != 0 && step > 0;
+  if (is_end && !ls_onnx_is_size_of(end, x, axis)) {
+    x = slice_to_size(x, axis, end);
+    if (!start->is_unknown && start->value == 0 && step == 1) return x;
+  }
   const ls_shape shape = ls_tensor_shape(x);
   const int64_t size = shape.dim[axis];
   int64_t from = start->value, to = end->value;
-  const bool is_end = ls_onnx_is_size_of(end, x, axis);
-  if (end->is_unknown && !is_end && end->of.ref != 0 && !start->is_unknown &&
-      from == 0 && step == 1)
-    return slice_to_size(x, axis, end);
   if (start->is_unknown || step == 0 || step < -INT32_MAX ||
       (end->is_unknown && !is_end) ||
       (size < 0 && (from < 0 || step < 0 || (to < 0 && !is_end)))) {
