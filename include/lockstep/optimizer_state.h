@@ -108,7 +108,8 @@ LS_API size_t ls_optimizer_variables(const ls_optimizer *optimizer,
 // Exponential moving average of variables over steps: for evaluation, where it
 // is often better than the last values. The average after update t is a
 // weighted mean of the values seen, with a weight in proportion to decay^(t -
-// k) for value k: it starts at the first value, not at 0.
+// k) for value k: it starts at the first value, not at 0. It is f32 for 16-bit
+// variables, as slots are.
 typedef struct ls_average ls_average;
 
 // Options of an average. Zero in a field means its default.
@@ -119,8 +120,11 @@ typedef struct ls_average_options {
   double decay;  // Default 0.999.
 } ls_average_options;
 // Creates variables "<variable>/<name>", and the number of updates as
-// "<name>/step". The caller owns the average.
-//   LS_INVALID_ARGUMENT  no variables, or a decay outside (0, 1).
+// "<name>/step"; for 16-bit variables also "<variable>/<name>_rest", the digits
+// of an average that a swapped variable cannot hold. The caller owns the
+// average.
+//   LS_INVALID_ARGUMENT  no variables, one that is not of floats, or a decay
+//                        outside (0, 1).
 LS_API LS_MUST_USE ls_status
 ls_average_create(const ls_average_options *options, ls_average **out_average);
 LS_API void ls_average_destroy(ls_average *average);  // NULL is fine.

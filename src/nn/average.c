@@ -4,6 +4,7 @@
 
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "base/values/numbers.h"
 #include "graph/make/make.h"
 #include "graph/trial.h"
 #include "graph/variables/variable.h"
@@ -16,6 +17,9 @@ struct ls_average {
   double decay;
   size_t count;
   ls_variable **variables, **averages;
+  // For 16-bit variables, whose averages are f32, else NULL: what a swapped
+  // variable cannot hold of its average, 0 while they are not swapped.
+  ls_variable **rests;
   ls_variable *step;  // Number of updates made so far, i64.
 };
 
@@ -25,10 +29,12 @@ void ls_average_destroy(ls_average *average) {
   for (size_t i = 0; i < average->count; ++i) {
     if (average->variables != NULL) ls_variable_release(average->variables[i]);
     if (average->averages != NULL) ls_variable_release(average->averages[i]);
+    if (average->rests != NULL) ls_variable_release(average->rests[i]);
   }
   ls_variable_release(average->step);
   ls_release(average->allocator, average->variables);
   ls_release(average->allocator, average->averages);
+  ls_release(average->allocator, average->rests);
   ls_release(average->allocator, average->name);
   ls_release(average->allocator, average);
 }
@@ -39,12 +45,17 @@ static ls_status create_average(const ls_average *average, size_t i) {
   snprintf(scope, sizeof(scope), "%s/", ls_variable_name(variable));
   LS_NAME_SCOPE(scope);
   LS_BESIDE_SCOPE(variable);
-  return ls_variable_create(
-      &(ls_variable_options){.name = average->name,
-                             .dtype = ls_variable_dtype(variable),
-                             .shape = ls_variable_shape(variable),
-                             .trainable = LS_FLAG_OFF},
-      &average->averages[i]);
+  const ls_dtype dtype = ls_wide_dtype(ls_variable_dtype(variable));
+  ls_variable_options options = {.name = average->name,
+                                 .dtype = dtype,
+                                 .shape = ls_variable_shape(variable),
+                                 .trainable = LS_FLAG_OFF};
+  LS_RETURN_IF_ERROR(ls_variable_create(&options, &average->averages[i]));
+  if (dtype == ls_variable_dtype(variable)) return ls_ok();
+  char rest[LS_MAX_FULL_NAME + 2];
+  snprintf(rest, sizeof(rest), "%s_rest", average->name);
+  options.name = rest;
+  return ls_variable_create(&options, &average->rests[i]);
 }
 
 static ls_status average_fill(ls_average *average,
@@ -54,8 +65,9 @@ static ls_status average_fill(ls_average *average,
   average->name = ls_copy_text(allocator, name, strlen(name));
   average->variables = ls_new_array(allocator, ls_variable *, options->count);
   average->averages = ls_new_array(allocator, ls_variable *, options->count);
+  average->rests = ls_new_array(allocator, ls_variable *, options->count);
   if (average->name == NULL || average->variables == NULL ||
-      average->averages == NULL)
+      average->averages == NULL || average->rests == NULL)
     return ls_out_of_memory();
   average->count = options->count;
   for (size_t i = 0; i < options->count; ++i)
@@ -82,6 +94,12 @@ ls_status ls_average_create(const ls_average_options *options,
   LS_RETURN_IF_ERROR(ls_optimizer_check("average", "decay", decay, 1));
   if (options->count == 0)
     return ls_invalid_argument("an average needs at least one variable");
+  for (size_t i = 0; i < options->count; ++i)
+    if (!ls_dtype_is_float(ls_variable_dtype(options->variables[i])))
+      return ls_invalid_argument(
+          "an average is of floats, and variable '%s' is %s",
+          ls_variable_name(options->variables[i]),
+          ls_dtype_name(ls_variable_dtype(options->variables[i])));
   ls_allocator *allocator = ls_current_allocator();
   LS_OWN_NEW_OR_RETURN(allocator, ls_average, average);
   average->allocator = allocator;
@@ -95,7 +113,13 @@ size_t ls_average_variables(const ls_average *average, ls_variable **variables,
   if (capacity > 0) variables[0] = average->step;
   for (size_t i = 0; i < average->count; ++i)
     if (i + 1 < capacity) variables[i + 1] = average->averages[i];
-  return average->count + 1;
+  size_t count = average->count + 1;
+  for (size_t i = 0; i < average->count; ++i) {
+    if (average->rests[i] == NULL) continue;
+    if (count < capacity) variables[count] = average->rests[i];
+    ++count;
+  }
+  return count;
 }
 
 // ---- Updating --------------------------------------------------------------
@@ -107,47 +131,61 @@ static ls_tensor average_share(const ls_average *average, ls_tensor t) {
   return ls_div(ls_sub(one, decay), ls_sub(one, ls_pow(decay, t)));
 }
 
-static void update_all(ls_average *average, ls_op *ops) {
+// Returns a variable's value in its average's type.
+static ls_tensor read_wide(const ls_average *average, size_t i) {
+  return ls_convert(ls_variable_read(average->variables[i]),
+                    ls_variable_dtype(average->averages[i]));
+}
+
+static size_t update_all(ls_average *average, ls_op *ops) {
   const ls_tensor t =
       ls_variable_assign_add(average->step, ls_scalar_i64(LS_DTYPE_I64, 1));
   const ls_tensor part = average_share(average, ls_convert(t, LS_DTYPE_F64));
   for (size_t i = 0; i < average->count; ++i) {
     const ls_tensor old = ls_variable_read(average->averages[i]);
-    const ls_tensor w = ls_variable_read(average->variables[i]);
+    const ls_tensor w = read_wide(average, i);
     ops[i] = ls_tensor_op(
         ls_variable_assign(average->averages[i],
                            ls_add(old, ls_update_scale(ls_sub(w, old), part))));
   }
   ops[average->count] = ls_tensor_op(t);
+  return average->count + 1;
 }
 
-static void swap_all(ls_average *average, ls_op *ops) {
+static size_t swap_all(ls_average *average, ls_op *ops) {
+  size_t count = 0;
   for (size_t i = 0; i < average->count; ++i) {
+    ls_variable *variable = average->variables[i], *rest = average->rests[i];
     const ls_tensor mean = ls_variable_read(average->averages[i]);
-    const ls_tensor w = ls_variable_read(average->variables[i]);
-    ops[2 * i] = ls_tensor_op(ls_variable_assign(average->variables[i], mean));
-    ops[2 * i + 1] = ls_tensor_op(ls_variable_assign(average->averages[i], w));
+    const ls_tensor near = ls_convert(mean, ls_variable_dtype(variable));
+    ls_tensor w = read_wide(average, i);
+    if (rest != NULL) {
+      const ls_tensor left = ls_sub(mean, ls_convert(near, ls_tensor_dtype(w)));
+      w = ls_add(w, ls_variable_read(rest));
+      ops[count++] = ls_tensor_op(ls_variable_assign(rest, left));
+    }
+    ops[count++] = ls_tensor_op(ls_variable_assign(variable, near));
+    ops[count++] = ls_tensor_op(ls_variable_assign(average->averages[i], w));
   }
+  return count;
 }
 
-// Adds up to two ops for each variable, and groups all of them.
+// Adds up to three ops for each variable, and one, and groups all of them.
 static ls_op add_ops(ls_average *average,
-                     void (*add)(ls_average *average, ls_op *ops),
-                     size_t count) {
-  LS_OWN_ARRAY(average->allocator, ls_op, ops, count);
+                     size_t (*add)(ls_average *average, ls_op *ops)) {
+  LS_OWN_ARRAY(average->allocator, ls_op, ops, 3 * average->count + 1);
   if (ops == NULL)
     return ls_tensor_op(ls_make_failed("average", ls_out_of_memory()));
   LS_NAME_SCOPE(average->name);
-  add(average, ops);
-  return ls_join_ops(ops, count, average->name);
+  return ls_join_ops(ops, add(average, ops), average->name);
 }
 
 ls_op ls_average_update(ls_average *average) {
   LS_MAKE_REQUIRE_FOR_OP(average);
-  return add_ops(average, update_all, average->count + 1);
+  return add_ops(average, update_all);
 }
 
 ls_op ls_average_swap(ls_average *average) {
   LS_MAKE_REQUIRE_FOR_OP(average);
-  return add_ops(average, swap_all, 2 * average->count);
+  return add_ops(average, swap_all);
 }

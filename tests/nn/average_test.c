@@ -88,8 +88,53 @@ TEST(swapping_twice_changes_nothing) {
   expect_ok(ls_frame_end(NULL));
 }
 
+// Returns the average of 1 for 500 updates, then 2 for 1500.
+static double average_of_two_levels(ls_dtype dtype) {
+  const double one = 1;
+  LS_OWN(ls_variable, w) = variable_of("w", dtype, LS_SCALAR, &one);
+  LS_OWN(ls_average, average) = NULL;
+  ls_variable *made[3];
+  double mean = 0, swapped = 0, got = 0;
+  expect_ok(ls_average_create(
+      &(ls_average_options){.variables = &w, .count = 1}, &average));
+  assert_int_equal(ls_average_variables(average, made, 3),
+                   dtype == LS_DTYPE_F32 ? 2 : 3);
+  for (int i = 0; i < 2000; ++i) {
+    expect_ok(ls_frame_begin());
+    ls_variable_assign(w, ls_scalar(dtype, i < 500 ? 1 : 2));
+    ls_average_update(average);
+    expect_ok(ls_frame_end(NULL));
+  }
+  read_variable(made[1], &mean, 1);
+  expect_ok(ls_frame_begin());
+  expect_ok(ls_tensor_status(ls_op_output(ls_average_swap(average), 0)));
+  read_variable(w, &swapped, 1);
+  assert_float_equal(swapped, mean, 0x1p-8);
+  expect_ok(ls_tensor_status(ls_op_output(ls_average_swap(average), 0)));
+  expect_ok(ls_frame_end(NULL));
+  read_variable(made[1], &got, 1);
+  assert_true(got == mean);
+  const double two = 2;
+  expect_variable(w, &two, 1, 0);
+  return mean;
+}
+
+TEST(averages_of_16_bit_variables_are_those_of_f32) {
+  const double want = average_of_two_levels(LS_DTYPE_F32);
+  assert_float_equal(want, 1.89852, 1e-5);
+  assert_true(average_of_two_levels(LS_DTYPE_F16) == want);
+  assert_true(average_of_two_levels(LS_DTYPE_BF16) == want);
+}
+
 TEST(averages_that_cannot_be_are_refused) {
   ls_average *average = NULL;
+  const double one = 1;
+  LS_OWN(ls_variable, steps) =
+      variable_of("steps", LS_DTYPE_I32, LS_SCALAR, &one);
+  expect_status(
+      ls_average_create(&(ls_average_options){.variables = &steps, .count = 1},
+                        &average),
+      LS_INVALID_ARGUMENT, "variable 'steps' is i32");
   expect_status(ls_average_create(&(ls_average_options){.decay = 1}, &average),
                 LS_INVALID_ARGUMENT, "the decay must be 0 or more and below 1");
   expect_status(ls_average_create(&(ls_average_options){0}, &average),
@@ -101,7 +146,7 @@ MEMORY_TEST(make_an_average) {
   LS_OWN(ls_variable, w) = NULL;
   LS_OWN(ls_average, average) = NULL;
   LS_RETURN_IF_ERROR(ls_variable_create(
-      &(ls_variable_options){.name = "w", .dtype = LS_DTYPE_F32}, &w));
+      &(ls_variable_options){.name = "w", .dtype = LS_DTYPE_F16}, &w));
   return ls_average_create(&(ls_average_options){.variables = &w, .count = 1},
                            &average);
 }
