@@ -110,9 +110,12 @@ typedef struct ls_batch_norm_options {
   bool no_scale, no_offset;  // Fixes them at 1 and 0.
   ls_activation activation;
   // Normalizes, while training, by the mean and mean of squares over all
-  // replicas. Default: each replica by those of its own part.
+  // replicas. Default: each replica by those of its own part. Gradients through
+  // them are means over all examples, for optimizers that average gradients by
+  // examples; with LS_GRADIENTS_SUM they are right for equal parts only.
   bool over_replicas;
-  ls_dtype dtype;  // Dtype of the variables. Default f32, also for 16-bit x.
+  ls_dtype dtype;  // Dtype of the variables. Default f32, also for 16-bit x; or
+                   // f64.
 } ls_batch_norm_options;
 
 // Creates the variables scale, offset, moving_mean and moving_variance,
@@ -146,7 +149,8 @@ typedef struct ls_norm_options {
   int64_t groups;            // Required for LS_NORM_GROUP.
   double epsilon;            // Default 1e-5.
   bool no_scale, no_offset;  // Fixes them at 1 and 0.
-  ls_dtype dtype;  // Dtype of the variables. Default f32, also for 16-bit x.
+  ls_dtype dtype;  // Dtype of the variables. Default f32, also for 16-bit x; or
+                   // f64. Groups take 16 bits, too.
 } ls_norm_options;
 
 // Creates the variables scale and offset, [channels] each.

@@ -5,6 +5,15 @@
 #include "nn/layer.h"
 #include "nn/shares.h"
 
+// Refuses variables that a norm cannot read: those for 16-bit x are f32.
+static ls_status check_wide(const char *name, ls_dtype dtype) {
+  if (dtype == LS_DTYPE_NONE || dtype == LS_DTYPE_F32 || dtype == LS_DTYPE_F64)
+    return ls_ok();
+  return ls_invalid_argument(
+      "norm '%s' has variables of f32, also for 16-bit x, or of f64, not of %s",
+      name, ls_dtype_name(dtype));
+}
+
 // ---- Batch norm ------------------------------------------------------------
 struct ls_batch_norm_layer {
   ls_layer base;
@@ -58,6 +67,7 @@ ls_status ls_batch_norm_layer_create(const ls_batch_norm_options *options,
         "momentum below 1, got %lld, %g and %g",
         name, (long long)options->channels, options->epsilon,
         options->momentum);
+  LS_RETURN_IF_ERROR(check_wide(name, options->dtype));
   ls_batch_norm_layer *layer = ls_layer_make(sizeof(*layer), name);
   if (layer == NULL) return ls_out_of_memory();
   layer->dtype =
@@ -168,7 +178,8 @@ static ls_status norm_check(const char *name, const ls_norm_options *options) {
     return ls_invalid_argument(
         "norm '%s': %lld groups cannot share %lld channels evenly", name,
         (long long)options->groups, (long long)options->channels);
-  return ls_ok();
+  return options->kind == LS_NORM_GROUP ? ls_ok()
+                                        : check_wide(name, options->dtype);
 }
 
 static ls_status norm_create_variables(const ls_norm_options *options,

@@ -297,4 +297,11 @@ TEST(layers_that_cannot_be_are_refused) {
                   LS_INVALID_ARGUMENT, "batch norm 'b' needs");
     assert_null(layer);
   }
+  ls_batch_norm_layer *layer = NULL;
+  expect_status(ls_batch_norm_layer_create(
+                    &(ls_batch_norm_options){.channels = 1,
+                                             .dtype = LS_DTYPE_BF16},
+                    &layer),
+                LS_INVALID_ARGUMENT, "variables of f32, also for 16-bit x");
+  assert_null(layer);
 }

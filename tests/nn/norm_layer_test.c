@@ -147,6 +147,9 @@ TEST(layers_that_cannot_be_are_refused) {
       {{.kind = LS_NORM_GROUP, .channels = 6}, "0 groups cannot share"},
       {{.channels = 1, .epsilon = -1}, "an epsilon above 0"},
       {{.kind = (ls_norm_kind)5, .channels = 1}, "there is no kind 5"},
+      {{.channels = 1, .dtype = LS_DTYPE_BF16}, "also for 16-bit x"},
+      {{.kind = LS_NORM_RMS, .channels = 1, .dtype = LS_DTYPE_F16},
+       "not of f16"},
   };
   for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); ++i) {
     ls_norm_layer *layer = NULL;
