@@ -115,6 +115,39 @@ TEST(denormals_are_zero_on_every_lane_and_thread) {
       run_on(replicas, threads);
 }
 
+// Args: vectors. The sign of each, alone and in a chain of ops.
+static ls_nest signs(ls_nest args, void *user) {
+  (void)user;
+  ls_nest items[4];
+  for (size_t i = 0; i < 2; ++i) {
+    const ls_tensor sign = ls_sign(ls_nest_tensor(args, i));
+    items[2 * i] = ls_leaf(sign);
+    items[2 * i + 1] = ls_leaf(ls_neg(ls_mul(sign, sign)));
+  }
+  return ls_nest_sequence(LS_KIND_TUPLE, items, 4);
+}
+
+TEST(the_sign_of_a_denormal_is_zero) {
+  static const double values[] = {1e-40, -1e-40};
+  for (size_t i = 0; i < LS_COUNT_OF(values); ++i) {
+    LS_OWN(ls_function, function) = NULL;
+    LS_OWN(ls_nest, result) = ls_none();
+    ls_array *x = vector_of((float)values[i], 100), *y = NULL;
+    expect_ok(ls_array_create(LS_DTYPE_BF16, LS_SHAPE(100), &y));
+    for (int64_t k = 0; k < 100; ++k)
+      ls_array_set_f64(y, k, values[i]);
+    assert_true(ls_array_f64(x, 0) != 0 && ls_array_f64(y, 0) != 0);
+    LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_array(x), ls_nest_array(y));
+    expect_ok(
+        ls_function_create(&(ls_function_options){.call = signs}, &function));
+    expect_ok(ls_function_call(function, args, &result));
+    for (size_t k = 0; k < 4; ++k)
+      for (int64_t j = 0; j < 100; ++j)
+        assert_true(
+            ls_array_f64(ls_nest_as_array(ls_nest_item(result, k)), j) == 0);
+  }
+}
+
 TEST(denormals_are_zero_in_eager) {
   expect_ok(ls_frame_begin());
   ls_array *x = vector_of(1e-20F, 1000), *y = NULL;

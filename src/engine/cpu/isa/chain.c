@@ -118,7 +118,7 @@ UNARY(negate, -x)
 UNARY(absolute, select_lanes((mask){0} + INT32_MAX, x))
 UNARY(root, sqrt_of_all(x))
 UNARY(sign,
-      select_by(x > 0, (lanes){0} + 1, select_by(x < 0, (lanes){0} - 1, x)))
+      select_by(x > 0, (lanes){0} + 1, select_by(x < 0, (lanes){0} - 1, x * 0)))
 UNARY(relu, select_lanes(~(x < 0), x))
 
 // ---- Two operands ----------------------------------------------------------

@@ -28,8 +28,9 @@ LS_EACH_FLOAT(BINARY, relu_grad, RELU_GRAD)
 #define ABS_F64(T, W, x) fabs(x)
 #define SQRT_F32(T, W, x) sqrtf(x)
 #define SQRT_F64(T, W, x) sqrt(x)
-// A zero keeps its sign, and NaN stays.
-#define SIGN(T, W, x) ((x) > 0 ? (T)1 : (x) < 0 ? (T)-1 : (x))
+// A zero keeps its sign, and NaN stays; a product flushes subnormals, which
+// compare as 0.
+#define SIGN(T, W, x) ((x) > 0 ? (T)1 : (x) < 0 ? (T)-1 : (x) * (T)0)
 // Matches the product's epilogue: -0 and NaN stay.
 #define RELU(T, W, x) ((x) < 0 ? (T)0 : (x))
 LS_EACH_FLOAT(UNARY, neg, NEG)
