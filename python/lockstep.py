@@ -39,7 +39,7 @@ import traceback
 import weakref
 
 __all__ = ["Array", "Dataset", "Error", "Function", "Handle", "Model", "Nest",
-           "PerReplica", "Tensor", "Variable", "array", "call", "create",
+           "Op", "PerReplica", "Tensor", "Variable", "array", "call", "create",
            "frame", "function", "gradients", "lib", "model", "ranks",
            "read_saved", "restore", "save", "scope", "struct_of", "train"]
 
@@ -338,6 +338,12 @@ class Tensor(_Arithmetic, ctypes.Structure):
   def name(self):
     return lib.ls_tensor_name(self).decode()
 
+  @property
+  def op(self):
+    """The op of which this is an output."""
+    return Op(self.graph,
+              self.ref >> _declared.constants["LS_TENSOR_OUTPUT_BITS"])
+
   def array(self):
     """Returns the value of an eager tensor."""
     return call("ls_tensor_value", self)
@@ -350,6 +356,24 @@ class Tensor(_Arithmetic, ctypes.Structure):
 
   def __repr__(self):
     return "<Tensor %s %s>" % (self.name, _type_text(self.dtype, self.shape))
+
+
+class Op(ctypes.Structure):
+  """An op in a graph: an ls_op. Its items are its outputs: `values, indices =
+  lockstep.top_k(x, 2)`."""
+  _fields_ = [("graph", ctypes.c_void_p), ("id", ctypes.c_uint64)]
+
+  def __getitem__(self, output):
+    output = range(lib.ls_op_num_outputs(self))[output]
+    bits = _declared.constants["LS_TENSOR_OUTPUT_BITS"]
+    return Tensor(self.graph, self.id << bits | output)
+
+  @property
+  def name(self):
+    return lib.ls_op_name(self).decode()
+
+  def __repr__(self):
+    return "<Op %s>" % self.name
 
 
 # ---- The library -------------------------------------------------------------
@@ -372,6 +396,7 @@ def _load():
   declared = _Declarations(library.ls_declarations().decode())
   declared.types["ls_nest"].ctype = _CNest
   declared.types["ls_tensor"].ctype = Tensor
+  declared.types["ls_op"].ctype = Op
   return path, library, declared
 
 
@@ -921,8 +946,8 @@ def _from_c(of, value, owned):
 def _from_nest(nest, owned):
   """Returns the Python value of a nest; `owned`: releases it."""
   kind = _KINDS[nest.kind]
-  if kind == "TENSOR":
-    return Tensor(nest.word, nest.second)
+  if kind in ("TENSOR", "OP"):
+    return (Tensor if kind == "TENSOR" else Op)(nest.word, nest.second)
   if kind == "NONE":
     return None
   if kind == "SCALAR":
@@ -1218,7 +1243,7 @@ def _to_nest(value):
     return lib.ls_nest_dataset(lib.ls_dataset_retain(value.address))
   if isinstance(value, PerReplica):
     return lib.ls_nest_retain(value._nest.c)
-  if isinstance(value, _ctype(_declared.types["ls_op"])):
+  if isinstance(value, Op):
     return _CNest(_KINDS.index("OP"), 0, value.graph or 0, value.id)
   if isinstance(value, dict):
     keys = [str(key).encode() for key in value]

@@ -180,6 +180,20 @@ class Arrays(unittest.TestCase):
 
 class Tensors(unittest.TestCase):
 
+  def test_the_outputs_of_an_op_are_its_items(self):
+    x = ls.array([1, 3, 2], "f32")
+    indices = ls.function(lambda x: ls.top_k(x, 2)[1])
+    self.assertEqual(indices(x).tolist(), [1, 2])
+    with ls.frame():
+      values, places = op = ls.top_k(x, 2)
+      self.assertEqual((values.array().tolist(), places.array().tolist()),
+                       ([3, 2], [1, 2]))
+      self.assertEqual(values.op[-1].ref, places.ref)
+      self.assertIn(op.name, repr(op))
+      self.assertEqual(ls.Nest([op])[0].id, op.id)
+      with self.assertRaises(IndexError):
+        op[2]
+
   def test_the_truth_of_a_tensor_is_that_of_its_element(self):
     with ls.frame():
       x = ls.constant([1.0, 0.0])
