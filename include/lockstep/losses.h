@@ -56,7 +56,9 @@ LS_PLACED ls_tensor ls_kl_divergence_loss(ls_tensor log_q, ls_tensor p,
 // The following losses are by element. Operands of as many dimensions
 // broadcast, and a scalar to any shape; [n, 1] with [n] fails.
 //
-// -t log(sigmoid(x)) - (1 - t) log(1 - sigmoid(x)), as softplus(x) - x t
+// -t log(sigmoid(x)) - (1 - t) log(1 - sigmoid(x)), as softplus(z) - z u, where
+// z and u are x and t or, for t above 1/2, -x and 1 - t: small losses keep
+// their digits.
 LS_PLACED ls_tensor ls_sigmoid_cross_entropy_loss(ls_tensor logits,
                                                   ls_tensor targets,
                                                   ls_reduction reduction);

@@ -151,8 +151,14 @@ ls_tensor ls_sigmoid_cross_entropy_loss(ls_tensor logits, ls_tensor targets,
                                         ls_reduction reduction) {
   if (ranks_differ(logits, targets))
     return refuse_ranks("sigmoid cross entropy", logits, targets);
-  return ls_reduce_loss(ls_sub(ls_softplus(logits), ls_mul(logits, targets)),
-                        reduction);
+  const ls_dtype dtype = ls_tensor_dtype(logits);
+  ls_tensor failed;
+  if (!has_fractions("sigmoid cross entropy", logits, &failed)) return failed;
+  const ls_tensor one = ls_scalar(dtype, 1);
+  const ls_tensor other = ls_greater(targets, ls_scalar(dtype, 0.5));
+  const ls_tensor z = ls_select(other, ls_neg(logits), logits);
+  const ls_tensor u = ls_select(other, ls_sub(one, targets), targets);
+  return ls_reduce_loss(ls_sub(ls_softplus(z), ls_mul(z, u)), reduction);
 }
 
 ls_tensor ls_mean_squared_error(ls_tensor x, ls_tensor y,

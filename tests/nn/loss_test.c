@@ -314,6 +314,25 @@ TEST(sigmoid_cross_entropy_has_its_slope_at_zero) {
   assert_true(fabs(ls_array_f64(ls_nest_as_array(got), 0) + 0.5) < 1e-15);
 }
 
+// Losses of logits whose signs are the targets.
+static ls_tensor sure_losses(ls_tensor x) {
+  const ls_dtype dtype = ls_tensor_dtype(x);
+  const ls_tensor targets =
+      ls_convert(ls_greater(x, ls_scalar(dtype, 0)), dtype);
+  return ls_sigmoid_cross_entropy_loss(x, targets, LS_REDUCTION_NONE);
+}
+
+TEST(small_sigmoid_cross_entropies_keep_their_digits) {
+  const double logits[] = {20, -20, 15};
+  const double losses[] = {exp(-20), exp(-20), exp(-15)};
+  const double slopes[] = {-exp(-20), exp(-20), -exp(-15)};
+  expect_ok(ls_frame_begin());
+  expect_tensor(sure_losses(eager_of(LS_DTYPE_F32, LS_SHAPE(3), logits)),
+                losses, 3, 1e-12);
+  expect_ok(ls_frame_end(NULL));
+  expect_gradient_at(sure_losses, LS_DTYPE_F32, logits, slopes, 3, 1e-12);
+}
+
 TEST(losses_that_cannot_be_are_refused) {
   data d;
   fill(&d);
