@@ -94,10 +94,6 @@ static ls_tensor probabilities(const heads *h, ls_tensor q, ls_tensor k) {
   return ls_softmax(scores);
 }
 
-static ls_tensor times(ls_tensor a, bool turn_a, ls_tensor b, bool turn_b) {
-  return ls_matmul_transposed(a, turn_a, b, turn_b);
-}
-
 static ls_tensor row_sums(ls_tensor a, ls_tensor b) {
   return ls_reduce_sum_keep(ls_mul(a, b), LS_AXES(-1));
 }
@@ -121,34 +117,35 @@ static void differentiate_again(const heads *h, ls_tensor d,
                                 double scale, ls_tensor out[4]) {
   const ls_tensor q = ls_mul_scalar(in[0], scale), k = in[1], v = in[2];
   const ls_tensor p = probabilities(h, q, k);
-  const ls_tensor dp = times(d, false, v, true);
+  const ls_tensor dp = ls_matmul_transposed(d, false, v, true);
   const ls_tensor ds = through_softmax(p, dp);
   ls_tensor e = ls_failed_tensor(), t = e, of_q = e;
   if (given[0].ref != 0) {
     const ls_tensor a = ls_mul_scalar(given[0], scale);
-    e = times(a, false, k, true);
-    out[2] = times(ds, true, a, false);
+    e = ls_matmul_transposed(a, false, k, true);
+    out[2] = ls_matmul_transposed(ds, true, a, false);
   }
   if (given[1].ref != 0) {
-    e = ls_gradient_plus(e, times(q, false, given[1], true));
-    of_q = times(ds, false, given[1], false);
+    e = ls_gradient_plus(e, ls_matmul_transposed(q, false, given[1], true));
+    of_q = ls_matmul_transposed(ds, false, given[1], false);
   }
   if (e.ref != 0) {
     const ls_tensor f = through_softmax(p, e);
-    out[0] = times(f, false, v, false);
-    out[3] = times(f, true, d, false);
+    out[0] = ls_matmul_transposed(f, false, v, false);
+    out[3] = ls_matmul_transposed(f, true, d, false);
     const ls_tensor rest = ls_sub(dp, row_sums(p, dp));
     const ls_tensor first = ls_mul(e, rest);
     t = ls_sub(first, ls_mul(dp, row_sums(p, e)));
   }
   if (given[2].ref != 0) {
-    out[0] = ls_gradient_plus(out[0], times(p, false, given[2], false));
-    t = ls_gradient_plus(t, times(d, false, given[2], true));
+    const ls_tensor more = ls_matmul_transposed(p, false, given[2], false);
+    out[0] = ls_gradient_plus(out[0], more);
+    t = ls_gradient_plus(t, ls_matmul_transposed(d, false, given[2], true));
   }
   const ls_tensor u = through_softmax(p, t);
-  of_q = ls_gradient_plus(of_q, times(u, false, k, false));
+  of_q = ls_gradient_plus(of_q, ls_matmul_transposed(u, false, k, false));
   out[1] = ls_mul_scalar(of_q, scale);
-  out[2] = ls_gradient_plus(out[2], times(u, true, q, false));
+  out[2] = ls_gradient_plus(out[2], ls_matmul_transposed(u, true, q, false));
 }
 
 // Joins the gradients of q, k and v to the packed one, with zeros for missing
@@ -157,10 +154,8 @@ static void give_packed(ls_backward *g, const ls_tensor in[3],
                         const ls_tensor out[4]) {
   ls_tensor parts[3];
   for (int i = 0; i < 3; ++i) {
-    const ls_tensor zero = ls_gradient_number(in[i], 0);
-    const ls_tensor part =
-        out[i + 1].ref != 0 ? out[i + 1] : ls_broadcast_like(zero, in[i]);
-    parts[i] = join_heads(part);
+    const bool is_given = out[i + 1].ref != 0;
+    parts[i] = join_heads(is_given ? out[i + 1] : ls_gradient_zeros(in[i]));
   }
   ls_gradient_give(g, 1, ls_concatenate(parts, 3, 2));
 }

@@ -5,10 +5,6 @@
 #include "grad/rules.h"
 #include "graph/make/make.h"
 
-static ls_tensor zeros_like(ls_tensor x) {
-  return ls_broadcast_like(ls_gradient_number(x, 0), x);
-}
-
 static ls_shape shape_of_ints(const ls_node *node, ls_attr_id id) {
   const ls_attr *attr = ls_node_attr(node, id);
   ls_shape shape = {.rank = (int32_t)attr->as.ints.count};
@@ -53,7 +49,7 @@ ls_status gradient_dynamic_slice(ls_backward *g) {
   read_starts(g, 1, ls_node_attr(g->node, LS_ATTR_ID_SIZES)->as.sizes.count,
               starts);
   const ls_tensor x = ls_gradient_input(g, 0);
-  g->din[0] = ls_dynamic_update_slice(zeros_like(x), g->dout[0], starts);
+  g->din[0] = ls_dynamic_update_slice(ls_gradient_zeros(x), g->dout[0], starts);
   return ls_ok();
 }
 
@@ -65,7 +61,8 @@ ls_status gradient_dynamic_update_slice(ls_backward *g) {
   if (g->wanted[1])
     g->din[1] = ls_dynamic_slice_like(g->dout[0], starts, update);
   if (g->wanted[0])
-    g->din[0] = ls_dynamic_update_slice(g->dout[0], zeros_like(update), starts);
+    g->din[0] = ls_dynamic_update_slice(g->dout[0], ls_gradient_zeros(update),
+                                        starts);
   return ls_ok();
 }
 
@@ -147,8 +144,9 @@ ls_status gradient_split_like(ls_backward *g) {
   LS_OWN(ls_arena, memory) = {.allocator = graph->allocator};
   ls_tensor *pieces = ls_arena_new_array(&memory, ls_tensor, g->num_outputs);
   for (size_t i = 0; pieces != NULL && i < g->num_outputs; ++i)
-    pieces[i] = g->dout[i].ref != 0 ? g->dout[i]
-                                    : zeros_like(ls_gradient_input(g, i + 1));
+    pieces[i] = g->dout[i].ref != 0
+                    ? g->dout[i]
+                    : ls_gradient_zeros(ls_gradient_input(g, i + 1));
   if (pieces != NULL)
     g->din[0] = ls_concatenate(pieces, g->num_outputs,
                                (int)ls_node_int(g->node, LS_ATTR_ID_AXIS));
@@ -306,12 +304,11 @@ ls_status gradient_scatter(ls_backward *g) {
   if (ls_tensor_shape(ls_op_input(g->op, 0)).rank < 0 ||
       ls_tensor_shape(ls_op_input(g->op, 1)).rank < 0)
     return ls_gradient_needs(g, "ranks");
-  if (g->wanted[0])
-    g->din[0] =
-        !updates ? g->dout[0]
-                 : ls_scatter_axis(LS_SCATTER_UPDATE, g->dout[0],
-                                   ls_gradient_input(g, 1),
-                                   zeros_like(ls_gradient_input(g, 2)), axis);
+  if (g->wanted[0] && !updates) g->din[0] = g->dout[0];
+  if (g->wanted[0] && updates)
+    g->din[0] = ls_scatter_axis(
+        LS_SCATTER_UPDATE, g->dout[0], ls_gradient_input(g, 1),
+        ls_gradient_zeros(ls_gradient_input(g, 2)), axis);
   if (!g->wanted[2]) return ls_ok();
   const ls_tensor take =
       updates ? last_updates(g, axis) : indices_in_range(g, axis);

@@ -73,8 +73,7 @@ ls_status gradient_linear_scan(ls_backward *g) {
 static ls_tensor put_back(ls_backward *g, size_t index, ls_tensor places,
                           ls_tensor d, int axis) {
   const ls_tensor x = ls_gradient_input(g, index);
-  const ls_tensor zeros = ls_broadcast_like(ls_gradient_number(x, 0), x);
-  return ls_add_along(zeros, places, d, axis);
+  return ls_add_along(ls_gradient_zeros(x), places, d, axis);
 }
 
 ls_status gradient_sort(ls_backward *g) {

@@ -23,7 +23,6 @@ typedef enum ls_op_traits {
   LS_OP_PLAIN = 0,
   // Element i of the output depends on element i of the inputs only.
   LS_OP_ELEMENTWISE = 1 << 0,
-  LS_OP_COMMUTES = 1 << 1,
   // The op is never dropped, merged or moved; a root of its function.
   LS_OP_EFFECT = 1 << 2,
   LS_OP_RANDOM = 1 << 3,  // Draws random numbers by stream, step and replica.

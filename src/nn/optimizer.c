@@ -501,10 +501,6 @@ void ls_clip_all(const ls_clip *clip, ls_tensor *gradients, size_t count,
 // All numbers are f64, so that step numbers are exact and a schedule does not
 // depend on the type of the weights.
 
-static ls_tensor schedule_number(double value) {
-  return ls_scalar(LS_DTYPE_F64, value);
-}
-
 bool ls_schedule_changes(const ls_schedule *schedule) {
   return schedule->kind != LS_SCHEDULE_CONSTANT || schedule->warmup > 0 ||
          schedule->custom != NULL;
@@ -514,29 +510,29 @@ bool ls_schedule_changes(const ls_schedule *schedule) {
 static ls_tensor schedule_factor(const ls_schedule *schedule, ls_tensor i) {
   const double end = schedule->end;
   const double factor = schedule->factor != 0 ? schedule->factor : 0.1;
-  const ls_tensor at = ls_div(i, schedule_number((double)schedule->steps));
+  const ls_tensor at = ls_div(i, ls_step_number((double)schedule->steps));
   switch (schedule->kind) {
   case LS_SCHEDULE_LINEAR:
     return ls_add_scalar(
-        ls_mul_scalar(ls_minimum(at, schedule_number(1)), end - 1), 1);
+        ls_mul_scalar(ls_minimum(at, ls_step_number(1)), end - 1), 1);
   case LS_SCHEDULE_COSINE: {
     const ls_tensor angle =
-        ls_mul_scalar(ls_minimum(at, schedule_number(1)), M_PI);
+        ls_mul_scalar(ls_minimum(at, ls_step_number(1)), M_PI);
     return ls_add_scalar(
         ls_mul_scalar(ls_add_scalar(ls_cos(angle), 1), (1 - end) / 2), end);
   }
   case LS_SCHEDULE_EXPONENTIAL:
-    return ls_maximum(ls_pow(schedule_number(factor), at),
-                      schedule_number(end));
+    return ls_maximum(ls_pow(ls_step_number(factor), at),
+                      ls_step_number(end));
   case LS_SCHEDULE_STEP: {
     // Rounds towards zero, by converting to integers and back.
     const ls_tensor whole =
         ls_convert(ls_convert(at, LS_DTYPE_I64), LS_DTYPE_F64);
-    return ls_maximum(ls_pow(schedule_number(factor), whole),
-                      schedule_number(end));
+    return ls_maximum(ls_pow(ls_step_number(factor), whole),
+                      ls_step_number(end));
   }
   default:
-    return schedule_number(1);
+    return ls_step_number(1);
   }
 }
 
@@ -553,6 +549,6 @@ ls_tensor ls_schedule_factor(const ls_schedule *schedule, ls_tensor step) {
           : schedule_factor(schedule, ls_convert(after, LS_DTYPE_F64));
   if (schedule->warmup == 0) return factor;
   const ls_tensor rising = ls_div(ls_add_scalar(ls_convert(i, LS_DTYPE_F64), 1),
-                                  schedule_number((double)schedule->warmup));
+                                  ls_step_number((double)schedule->warmup));
   return ls_select(ls_less(i, warmup), rising, factor);
 }

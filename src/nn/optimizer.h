@@ -130,6 +130,10 @@ LS_MUST_USE ls_status ls_optimizer_nothing_to_train(ls_tensor loss);
 void ls_update_make(ls_update *update);
 
 // ---- Helpers of rules ------------------------------------------------------
+// Returns a number as scalars of a step are: of f64.
+static inline ls_tensor ls_step_number(double value) {
+  return ls_scalar(LS_DTYPE_F64, value);
+}
 // Returns x times a scalar of the step, in the type of x.
 ls_tensor ls_update_scale(ls_tensor x, ls_tensor scalar);
 // Returns decay times x + (1 - decay) times y.

@@ -17,23 +17,19 @@
 // learning rate, which saves a pass over the weights.
 enum { FIRST, SECOND };
 
-static ls_tensor adam_number(double value) {
-  return ls_scalar(LS_DTYPE_F64, value);
-}
-
 // Returns 1 - beta^t.
 static ls_tensor correction(double beta, ls_tensor t) {
-  return ls_sub(adam_number(1), ls_pow(adam_number(beta), t));
+  return ls_sub(ls_step_number(1), ls_pow(ls_step_number(beta), t));
 }
 
 static void adam_begin(const ls_optimizer *optimizer, ls_tensor t,
                        ls_step_scalars *scalars) {
   scalars->own[FIRST] =
       optimizer->no_momentum
-          ? adam_number(1)
-          : ls_div(adam_number(1), correction(optimizer->beta1, t));
+          ? ls_step_number(1)
+          : ls_div(ls_step_number(1), correction(optimizer->beta1, t));
   scalars->own[SECOND] =
-      ls_div(adam_number(1), correction(optimizer->beta2, t));
+      ls_div(ls_step_number(1), correction(optimizer->beta2, t));
 }
 
 static void begin_with_rate(const ls_optimizer *optimizer, ls_tensor t,
