@@ -219,8 +219,9 @@ typedef struct ls_train_options {
   // Also keeps one per this many hours. Default: none.
   double keep_every_hours;
   // Metric whose best checkpoint is kept too: "loss" and the task's metric,
-  // "accuracy", of the steps since the previous save; "test_loss" and
-  // "test_accuracy", for which a checkpoint is saved after each evaluation.
+  // "accuracy", of the steps since the previous save or the begin of the epoch;
+  // "test_loss" and "test_accuracy", for which a checkpoint is saved after each
+  // evaluation.
   // Default: none.
   const char *keep_best;
   // Metric of the evaluations that ends the run, "test_loss" or

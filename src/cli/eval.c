@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
+#include "cli/data/data.h"
 #include "cli/estimator.h"
+#include "cli/look/report.h"
 
 typedef struct eval_flags {
   cli_run run;
@@ -14,7 +17,8 @@ typedef struct eval_flags {
 static ls_status evaluate(const eval_flags *flags,
                           const ls_train_config *config,
                           const ls_model_type *type,
-                          ls_evaluation *out_evaluation) {
+                          ls_evaluation *out_evaluation,
+                          cli_classes_result *out_classes) {
   CLI_OWN(ls_dataset, test) = NULL;
   CLI_OWN(ls_model, model) = {0};
   CLI_OWN(ls_evaluator, evaluator) = NULL;
@@ -25,24 +29,64 @@ static ls_status evaluate(const eval_flags *flags,
   LS_RETURN_IF_ERROR(cli_create_model(config, type, 1, &model));
   LS_RETURN_IF_ERROR(cli_load_run(&flags->run, &model, NULL));
   LS_RETURN_IF_ERROR(ls_evaluator_create(&model, test, &evaluator));
-  return ls_evaluator_run(evaluator, NULL, out_evaluation);
+  LS_RETURN_IF_ERROR(ls_evaluator_run(evaluator, NULL, out_evaluation));
+  return cli_has_classes(type) ? cli_count_classes(&model, test, out_classes)
+                               : ls_ok();
+}
+
+// Prints how many examples of each class are predicted right, unless there are
+// too many classes; tells which never are.
+static void print_classes(const cli_classes_result *result, const char *names,
+                          bool json) {
+  enum { MOST = 32 };
+  char never[300] = "";
+  const int64_t count = result->num_classes;
+  for (int64_t k = 0; k < count; ++k) {
+    const int64_t all = cli_count_label(result, k);
+    const int64_t right = result->counts[k * count + k];
+    const ls_bytes named = cli_class_name(names, k);
+    char name[64];
+    snprintf(name, sizeof(name), "%lld", (long long)k);
+    if (named.size > 0)
+      snprintf(name, sizeof(name), "%.*s", (int)named.size, named.data);
+    if (json) {
+      printf("%s{\"class\":%lld", k == 0 ? ",\"classes\":[" : ",",
+             (long long)k);
+      if (named.size > 0) printf(",\"name\":");
+      if (named.size > 0) cli_print_json_bytes(named.data, named.size);
+      printf(",\"examples\":%lld,\"right\":%lld}%s", (long long)all,
+             (long long)right, k + 1 == count ? "]" : "");
+    } else if (all > 0 && count <= MOST) {
+      fputs("class ", stdout);
+      cli_print_clean(name);
+      printf(": %lld of %lld right\n", (long long)right, (long long)all);
+    }
+    const size_t used = strlen(never);
+    if (all > 0 && right == 0)
+      snprintf(never + used, sizeof(never) - used, "%s%s", used > 0 ? ", " : "",
+               name);
+  }
+  if (never[0] != '\0' && !json)
+    cli_say("eval", "classes that are never predicted right: %s", never);
 }
 
 static ls_status print_evaluation(void *user, const ls_train_config *config,
                                   const ls_model_type *type) {
   const eval_flags *flags = user;
   ls_evaluation evaluation = {0};
+  CLI_OWN(cli_classes_result, classes) = {.examples = 0};
   const bool is_text = type->example_dtype == LS_DTYPE_I32 &&
                        type->label_shape.rank > 0 &&
                        ls_model_type_task(type)->label_dtype == LS_DTYPE_I32;
   const char *metric = ls_model_type_task(type)->metric;
-  LS_RETURN_IF_ERROR(evaluate(flags, config, type, &evaluation));
+  LS_RETURN_IF_ERROR(evaluate(flags, config, type, &evaluation, &classes));
   if (!flags->json) {
     printf("test loss: %.4f\ntest %s: %.4f\n", evaluation.loss, metric,
            evaluation.accuracy);
     if (is_text) printf("test perplexity: %.4f\n", exp(evaluation.loss));
     if (!isnan(evaluation.mean_iou))
       printf("test mean_iou: %.4f\n", evaluation.mean_iou);
+    print_classes(&classes, config->classes, false);
     return ls_ok();
   }
   cli_print_text('{', "model", flags->run.model);
@@ -53,6 +97,7 @@ static ls_status print_evaluation(void *user, const ls_train_config *config,
   if (is_text) cli_print_member(',', "perplexity", exp(evaluation.loss), 9);
   if (!isnan(evaluation.mean_iou))
     cli_print_member(',', "mean_iou", evaluation.mean_iou, 9);
+  print_classes(&classes, config->classes, true);
   puts("}");
   return ls_ok();
 }
@@ -74,13 +119,17 @@ int cli_eval(int argc, char **argv) {
        "fast or direct (default: the run's); see 'lockstep train'"},
       {"json", CLI_FLAG, &flags.json, NULL,
        "print one line of JSON: model, data, examples, loss, accuracy (of "
-       "regression: mae), of a text also perplexity, of pixels mean_iou"},
+       "regression: mae), of a text also perplexity, of pixels mean_iou, of "
+       "classes of examples each class, examples that have it, and how many "
+       "of them are predicted right"},
   };
   const cli_syntax syntax = {
       .command = "eval",
       .about =
           "Evaluates a run's saved model on a test set, and prints the mean "
-          "loss and the accuracy, of regression the mean absolute error, mae: "
+          "loss and the accuracy, and how many examples of each of up to 32 "
+          "classes are predicted right; of regression the mean absolute error, "
+          "mae: "
           "over examples, or over the tokens of a text, with its perplexity, "
           "or over pixels, with the mean intersection over union of their "
           "classes, mean_iou. RUN@STEP is the model of a checkpoint.",

@@ -187,15 +187,20 @@ ls_status ls_train_check_labels(const ls_model_type *type, ls_nest batch,
     if ((uint32_t)data[i] < classes || (has_void && data[i] == LS_VOID_LABEL))
       continue;
     if (out_row != NULL) *out_row = i / per_row;
+    char more[80] = "";
+    if (type->any_outputs && data[i] > 0 && data[i] < INT32_MAX)
+      ls_format(more, sizeof(more),
+                "; from the command: --outputs %d, or more, has it",
+                (int)data[i] + 1);
     // Wider labels have been clamped.
     return ls_invalid_argument(
         "label %lld of a batch is %d%s: model '%s' has %lld classes, which "
-        "count from 0",
+        "count from 0%s",
         (long long)i, (int)data[i],
         data[i] == INT32_MAX   ? " or more"
         : data[i] == INT32_MIN ? " or less"
                                : "",
-        type->name, (long long)type->num_classes);
+        type->name, (long long)type->num_classes, more);
   }
   return ls_ok();
 }

@@ -355,7 +355,7 @@ static ls_status run_epoch(ls_loop *loop, int64_t number) {
   const ls_hooked_run run = {.make = ls_loop_make_run, .user = loop};
   begin_epoch(loop, number);
   LS_RETURN_IF_ERROR(seek_input(loop));
-  loop->lines = loop->reports = (ls_run_means){0};
+  loop->lines = loop->reports = loop->saved = (ls_run_means){0};
   ls_budget_begin(loop->runtime, &loop->spent, &loop->lines.budget);
   loop->reports.budget = loop->lines.budget;
   while (loop_goes_on(loop))

@@ -112,7 +112,7 @@ typedef struct ls_loop {
   ls_saves saves;
   ls_chain chain;
   bool begins_chain;        // The first step begins it.
-  ls_run_means saved;       // Since the last save.
+  ls_run_means saved;       // Since the last save, in this epoch.
   bool save_is_due;         // A save is due by rank 0's clock.
   bool save_has_failed;     // On some rank.
   ls_evaluator *evaluator;  // NULL: no test set.

@@ -6,7 +6,7 @@
 
 # shellcheck source=tests/support/cli.sh
 . "$(dirname "$0")/../support/cli.sh"
-rm -rf run other same cut resumed out.npz out.safetensors back.safetensors
+rm -rf epochs run other same cut resumed out.npz out.safetensors back.safetensors
 
 # tells CODE WANTED ARGUMENT...: with this code and a line that fits.
 tells() {
@@ -40,6 +40,11 @@ tells 0 '^ +step +age +size  arrays  state    metrics$' checkpoint list run
 tells 0 '^ +15 .* 5  whole    loss=[0-9.]+ accuracy=' checkpoint list run
 tells 0 '^\{"step":5,"whole":true,"saved":[0-9.]+,"bytes":[0-9]+,"arrays":5,"metrics":\{"loss":1' \
   checkpoint list run --json
+# Metrics are those of the last epoch, however seldom the run saves.
+"$lockstep" train --model tiny --data synthetic --quiet --run-dir epochs \
+  --epochs 3 --batch-size 512 >out.txt 2>err.txt || fail "train epochs"
+loss=$(grep -o '"loss":[0-9.]*' epochs/metrics.jsonl | tail -n 1 | cut -c 1-12)
+tells 0 "\"metrics\":\{$loss" checkpoint list epochs --json
 tells 0 '^run/model.ckpt-20.safetensors: checkpoint, 5 arrays, 1.4 kB$' \
   checkpoint show run
 tells 0 '^step 10, saved 20..-..-.. ..:..:.. UTC$' \

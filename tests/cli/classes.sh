@@ -6,7 +6,7 @@
 
 # shellcheck source=tests/support/cli.sh
 . "$(dirname "$0")/../support/cli.sh"
-rm -rf runs ./*.csv
+rm -rf runs ./*.csv ./*.json
 
 # rows FILE SEED NAME...: 40 rows of 16 numbers and a label, with a header.
 rows() {
@@ -79,6 +79,39 @@ cmp -s out.txt other.txt || fail "numbers are tested otherwise than texts"
 "$lockstep" eval runs/words --data two.csv >out.txt 2>err.txt ||
   fail "eval of fewer classes"
 [ ! -s err.txt ] || fail "eval finds classes anew"
+
+# How many of each are right, and of which none is.
+awk 'BEGIN {
+  print "a,b,label"
+  for (i = 0; i < 100; ++i) print i % 7 ".5," i % 5 ".5," (i % 10 ? "ok" : "bad")
+}' >rare.csv
+trains rare --data rare.csv
+said err.txt "90 examples to train on, 10 held out to test (--split 0.1)"
+"$lockstep" eval runs/rare --data rare.csv >out.txt 2>err.txt || fail "eval rare"
+said out.txt "class bad: 0 of 10 right"
+said out.txt "class ok: 90 of 90 right"
+said err.txt "classes that are never predicted right: bad"
+"$lockstep" eval runs/rare --data rare.csv --json >out.txt 2>err.txt ||
+  fail "eval rare --json"
+said out.txt ',"classes":[{"class":0,"name":"bad","examples":10,"right":0},{"class":1,"name":"ok","examples":90,"right":90}]}'
+[ ! -s err.txt ] || fail "eval --json says: $(cat err.txt)"
+
+# Whole numbers may be floats; of others, several or too many there is a hint.
+sed '2,$s/$/.0/' numbers.csv >floats.csv
+trains floats --data floats.csv --test numbers-test.csv --outputs 3
+cmp -s runs/floats/model.safetensors runs/numbers/model.safetensors ||
+  fail "floats make another model than whole numbers"
+sed '2,$s/$/.5/' numbers.csv >halves.csv
+sed '2,$s/,[^,]*$/,7/' numbers.csv >sevens.csv
+echo '[{"a":1}]' >rows.json
+# shellcheck disable=SC2086
+{
+  ends 1 "has f32: labels of classification are whole numbers" \
+    train $tiny --quiet --data halves.csv
+  ends 1 "4 classes, which count from 0; from the command: --outputs 8, or more" \
+    train $tiny --quiet --data sevens.csv --run-dir runs/no
+  ends 1 "'rows.json' is no .jsonl file" train $tiny --quiet --data rows.json
+}
 
 # What is no class.
 ends 1 "label 'fish' is none of the 3 classes" \

@@ -143,7 +143,7 @@ replays 1 "metrics.jsonl: first at step" run
 
 # A label that is no class of the model is named with its row.
 awk -F , -v OFS=, 'NR == 60 { $17 = 7 } { print }' made.csv >wrong.csv
-ends 1 "is 7: model 'tiny' has 4 classes, which count from 0 (example 59 of the \
+ends 1 "is 7: model 'tiny' has 4 classes, which count from 0; from the command: --outputs 8, or more, has it (example 59 of the \
 data, counted from 0" train --model tiny --data wrong.csv --test none --quiet \
   --run-dir wrong
 

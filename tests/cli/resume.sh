@@ -208,7 +208,7 @@ grep -qxF "$(cat trained.txt)" out.txt || fail "another accuracy than the run's"
 "$lockstep" eval longer --json --threads 1 >out.txt 2>err.txt ||
   fail "eval --json fails"
 [ "$(wc -l <out.txt)" = 1 ] &&
-  grep -qE '^\{"model":"tiny","data":"synthetic","examples":1024,"loss":[0-9.e-]+,"accuracy":[0-9.]+\}$' \
+  grep -qE '^\{"model":"tiny","data":"synthetic","examples":1024,"loss":[0-9.e-]+,"accuracy":[0-9.]+,"classes":\[' \
     out.txt || fail "eval --json prints something else"
 ends 1 "'nowhere' is no run folder" eval nowhere
 ends 1 "there is no file or folder 'nodata'" eval longer --data nodata

@@ -104,7 +104,7 @@ grep -qE '^test accuracy: [01]\.[0-9]{4}$' out.txt || fail "a decimal comma"
 grep -qF '"learning_rate":0.1,' run/config.json || fail "another rate"
 works train --resume run --model elsewhere/yours.so --quiet --steps 40
 works eval run --model elsewhere/yours.so --json
-grep -qE '"loss":[0-9]+\.[0-9e-]+,"accuracy":[0-9.]+\}$' out.txt ||
+grep -qE '"loss":[0-9]+\.[0-9e-]+,"accuracy":[0-9.]+,"classes":\[' out.txt ||
   fail "a decimal comma"
 
 exit $failed

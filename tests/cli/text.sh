@@ -120,7 +120,7 @@ mv changed.txt poems/one.txt
   fail "a changed text is verified"
 grep -q '^source 1 of the data (text [0-9a-f]*) differs in elements 0 to 0 of 249$' \
   out.txt err.txt || fail "no place of the change"
-ends 1 "its hash of the data is" train --resume run-5 --steps 6 \
+ends 1 "its hash of the data is" train --resume run-5 --steps 6 --quiet \
   --model "$library:words"
 mv one.txt poems/one.txt
 works train --resume run-5 --steps 6 --quiet --model "$library:words" \

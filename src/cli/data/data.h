@@ -111,6 +111,7 @@ typedef struct cli_pairing {
   bool no_label;            // Labels are 0; `label` is ignored.
   cli_class_list *classes;  // Classes of text labels.
   bool are_lists;           // A label is a list of classes.
+  bool are_whole;           // A label is a float without a fraction.
   // Parts that the example is put together of, and the file's name, for errors.
   // None: the example is one item.
   cli_part *parts;
@@ -123,6 +124,8 @@ typedef struct cli_pairing {
 // the parts with what they hold.
 ls_dataset *cli_pair(ls_dataset *dataset, const cli_pairing *pairing);
 
+// Finds out if the first labels, floats in item `item`, are whole numbers.
+ls_status cli_are_whole(ls_dataset *rows, size_t item, bool *out);
 // Copies the array in item `item` of an element.
 void cli_copy_item(ls_nest element, size_t item, void *out);
 // Makes an array of an image's elements that has a dimension of channels.

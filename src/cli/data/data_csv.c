@@ -46,10 +46,18 @@ static bool are_names(const cli_sheet *table, size_t label,
 // Chooses the type of labels: numbers, or texts of classes.
 static ls_status choose_labels(const cli_files *files, const cli_sheet *table,
                                size_t label, cli_classes *classes,
-                               const char *command, ls_dtype *out_dtype,
+                               const char *command, cli_pairing *pairing,
                                cli_class_list **out_list) {
+  ls_dtype *out_dtype = &pairing->labels.dtype;
   *out_dtype = table->columns[label].dtype;
   if (ls_dtype_is_integer(*out_dtype)) return ls_ok();
+  if (ls_dtype_is_float(*out_dtype) && pairing->task != NULL) {
+    CLI_OWN(ls_dataset, rows) = cli_sheet_read_some(files, table, &label, 1);
+    LS_RETURN_IF_ERROR(
+        cli_are_whole(rows, table->header ? 0 : label, &pairing->are_whole));
+    if (pairing->are_whole) *out_dtype = LS_DTYPE_I64;
+    if (pairing->are_whole) return ls_ok();
+  }
   const char *column = table->columns[label].name;
   if (*out_dtype != LS_DTYPE_STRING)
     return ls_invalid_argument(
@@ -158,7 +166,7 @@ static ls_status pair_labels(const cli_files *files, cli_sheet *table,
     if (are_names(table, label, request->classes))
       first->dtype = LS_DTYPE_STRING;
     return choose_labels(files, table, label, request->classes,
-                         request->command, &pairing->labels.dtype, out_list);
+                         request->command, pairing, out_list);
   }
   pairing->num_labels = choice->num_labels;
   pairing->labels.shape = LS_SHAPE((int64_t)choice->num_labels);

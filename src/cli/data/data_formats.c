@@ -306,8 +306,19 @@ static ls_status refuse_features(const cli_files *files) {
 static ls_status refuse_model(const cli_files *files,
                               const ls_model_type *type) {
   char named[200], two[200];
+  struct stat info = {0};
+  const size_t size = strlen(files->first);
   list_kinds(has_features, ", ", named);
   list_kinds(takes_two, " or ", two);
+  if (stat(files->first, &info) == 0 && S_ISFIFO(info.st_mode))
+    return ls_invalid_argument(
+        "'%s' is a pipe, and data are read again: write them to a file",
+        files->first);
+  if (size > 5 && strcasecmp(files->first + size - 5, ".json") == 0)
+    return ls_invalid_argument(
+        "'%s' is no .jsonl file, an object a line: of an array, jq -c '.[]' "
+        "makes lines",
+        files->first);
   return ls_invalid_argument(
       "model '%s' learns from images or numbers, '%s' has neither: images are "
       "PNG or JPEG; give a folder of them by class or of MNIST's IDX files, or "

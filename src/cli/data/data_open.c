@@ -144,14 +144,17 @@ static ls_status fit_pairs(const cli_data *data, const cli_files *files,
   ls_element_spec spec;
   *pairs = cli_fit(*pairs, type, files->first, data->command);
   LS_RETURN_IF_ERROR(ls_dataset_spec(*pairs, &spec));
+  char hint[80] = "";
   const ls_shape shape = spec.leaves[0].type.shape;
-  const char *colored = shape.rank == 3 && shape.dim[2] == 3
-                            ? cli_colored_model(type)
-                            : NULL;
-  return ls_status_annotate(ls_train_check_data(type, *pairs), "of '%s'%s%s%s",
-                            files->first, colored != NULL ? "; model '" : "",
-                            colored != NULL ? colored : "",
-                            colored != NULL ? "' takes 3 channels" : "");
+  const ls_shape labels = spec.leaves[spec.count - 1].type.shape;
+  const char *colored = cli_colored_model(type);
+  if (shape.rank == 3 && shape.dim[2] == 3 && colored != NULL)
+    snprintf(hint, sizeof(hint), "; model '%s' takes 3 channels", colored);
+  else if (labels.rank == 1 && type->label_shape.rank == 0)
+    snprintf(hint, sizeof(hint),
+             "; several labels of 0 or 1 are learned by --task multi-label");
+  return ls_status_annotate(ls_train_check_data(type, *pairs), "of '%s'%s",
+                            files->first, hint);
 }
 
 // Opens the test set for --test: that of the files it names, else all of them.
@@ -211,7 +214,15 @@ static ls_status hold_out(const cli_data *data, ls_dataset *all,
     LS_RETURN_IF_ERROR(
         cli_hold_out(names, split, is_text, files->first, NULL, data->names));
   }
-  return cli_hold_out(all, split, is_text, files->first, train, test);
+  LS_RETURN_IF_ERROR(
+      cli_hold_out(all, split, is_text, files->first, train, test));
+  const int64_t left = train != NULL ? ls_dataset_cardinality(*train) : -1;
+  if (left >= 0 && data->command != NULL)
+    cli_say(data->command,
+            "%lld examples to train on, %lld held out to test (--split %g)",
+            (long long)left, (long long)(ls_dataset_cardinality(all) - left),
+            split);
+  return ls_ok();
 }
 
 static ls_status open_files(const cli_data *data, const cli_files *files,

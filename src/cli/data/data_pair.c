@@ -104,6 +104,34 @@ static ls_status fill_list(const cli_pairing *self, ls_bytes text,
   return ls_ok();
 }
 
+ls_status cli_are_whole(ls_dataset *rows, size_t item, bool *out) {
+  CLI_OWN(ls_iterator, iterator) = NULL;
+  CLI_OWN(ls_nest, element) = ls_none();
+  *out = true;
+  LS_RETURN_IF_ERROR(cli_begin_rows(rows, &iterator));
+  for (int row = 0; row < CLI_LOOK_AT && *out; ++row) {
+    CLI_NEXT_OR(break, iterator, &element);
+    const double label =
+        ls_array_f64(ls_nest_as_array(ls_nest_item(element, item)), 0);
+    *out = label == floor(label) && fabs(label) < INT32_MAX;
+  }
+  return ls_ok();
+}
+
+// Copies a label that is a whole number.
+static ls_status copy_whole(const cli_pairing *self, ls_nest element,
+                            int64_t number, int64_t *out) {
+  const double label =
+      ls_array_f64(ls_nest_as_array(ls_nest_item(element, self->label)), 0);
+  if (!(label == floor(label)) || fabs(label) >= INT32_MAX)
+    return ls_invalid_argument("label %g of example %lld: labels of "
+                               "classification are whole numbers; others are "
+                               "learned by --task regression",
+                               label, (long long)number);
+  *out = (int64_t)label;
+  return ls_ok();
+}
+
 static ls_status fill_pair(ls_nest element, ls_nest out,
                            const ls_map_call *call, void *user) {
   const cli_pairing *self = user;
@@ -113,6 +141,9 @@ static ls_status fill_pair(ls_nest element, ls_nest out,
   } else if (self->num_labels > 0) {
     LS_RETURN_IF_ERROR(
         copy_labels(self, element, call->id, ls_nest_data(out, 1)));
+  } else if (self->are_whole) {
+    LS_RETURN_IF_ERROR(
+        copy_whole(self, element, call->id, ls_nest_data(out, 1)));
   } else if (self->classes == NULL) {
     cli_copy_item(element, self->label, ls_nest_data(out, 1));
   } else {

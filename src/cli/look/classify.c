@@ -25,6 +25,16 @@ static void close_classifier(classifier *self) {
 }
 CLI_OWNED_STRUCT(classifier, close_classifier)
 
+static ls_status begin_batches(classifier *self) {
+  const ls_model_type *type = self->model.type;
+  CLI_OWN(ls_dataset, batches) =
+      ls_dataset_batch(ls_train_examples(type, self->test, false),
+                       &(ls_batch_options){.size = cli_batch_of(type)});
+  LS_RETURN_IF_ERROR(ls_iterator_create(
+      batches, &(ls_iterator_options){.name = "report"}, &self->batches));
+  return cli_create_prediction(&self->model, "report", &self->function);
+}
+
 static ls_status open_classifier(const ls_train_config *config,
                                  const ls_model_type *type, const char *folder,
                                  classifier *self) {
@@ -33,12 +43,7 @@ static ls_status open_classifier(const ls_train_config *config,
   LS_RETURN_IF_ERROR(ls_train_check_data(type, self->test));
   LS_RETURN_IF_ERROR(cli_create_model(config, type, 1, &self->model));
   LS_RETURN_IF_ERROR(ls_train_load(folder, &self->model));
-  CLI_OWN(ls_dataset, batches) =
-      ls_dataset_batch(ls_train_examples(type, self->test, false),
-                       &(ls_batch_options){.size = cli_batch_of(type)});
-  LS_RETURN_IF_ERROR(ls_iterator_create(
-      batches, &(ls_iterator_options){.name = "report"}, &self->batches));
-  return cli_create_prediction(&self->model, "report", &self->function);
+  return begin_batches(self);
 }
 
 // ---- Counting --------------------------------------------------------------
@@ -94,6 +99,26 @@ static ls_status count_all(classifier *self, int64_t limit,
         out));
   }
   return ls_ok();
+}
+
+bool cli_has_classes(const ls_model_type *type) {
+  return ls_model_type_task(type)->label_dtype == LS_DTYPE_I32 &&
+         type->label_shape.rank == 0 && type->num_classes >= 2 &&
+         type->num_classes <= MOST_CLASSES;
+}
+
+ls_status cli_count_classes(const ls_model *model, ls_dataset *test,
+                            cli_classes_result *out) {
+  CLI_OWN(classifier, self) = {.model = *model,
+                               .test = ls_dataset_retain(test)};
+  out->num_classes = model->type->num_classes;
+  out->counts = cli_allocate((size_t)(out->num_classes * out->num_classes) *
+                             sizeof(*out->counts));
+  ls_status status =
+      out->counts != NULL ? begin_batches(&self) : ls_out_of_memory();
+  if (ls_status_is_ok(status)) status = count_all(&self, INT64_MAX, out);
+  self.model = (ls_model){0};  // Lent.
+  return status;
 }
 
 // Reads the examples of the mistakes, as the data have them, and their rows.
@@ -216,6 +241,13 @@ void cli_classify(const char *command, const char *folder, const char *model,
     snprintf(out->reason, sizeof(out->reason), "the test set is empty");
   ls_status_free(status);
   (void)cli_runtime_close(command, runtime, CLI_OK);
+}
+
+int64_t cli_count_label(const cli_classes_result *result, int64_t label) {
+  int64_t count = 0;
+  for (int64_t k = 0; k < result->num_classes; ++k)
+    count += result->counts[label * result->num_classes + k];
+  return count;
 }
 
 void cli_classes_close(cli_classes_result *result) {

@@ -73,6 +73,13 @@ typedef struct cli_classes_result {
 void cli_classify(const char *command, const char *folder, const char *model,
                   int64_t threads, int64_t limit, cli_classes_result *out);
 void cli_classes_close(cli_classes_result *result);
+// Counts the labels and predicted classes of a whole test set, for a model that
+// has classes of whole examples, as the first function tells.
+bool cli_has_classes(const ls_model_type *type);
+ls_status cli_count_classes(const ls_model *model, ls_dataset *test,
+                            cli_classes_result *out);
+// Returns the number of examples with this label.
+int64_t cli_count_label(const cli_classes_result *result, int64_t label);
 CLI_OWNED_STRUCT(cli_classes_result, cli_classes_close)
 
 // ---- Sections --------------------------------------------------------------

@@ -17,18 +17,10 @@ static void write_class(FILE *out, const cli_classes_result *result,
     fprintf(out, "%lld", (long long)number);
 }
 
-// Returns the number of examples with this label.
-static int64_t count_label(const cli_classes_result *result, int64_t label) {
-  int64_t count = 0;
-  for (int64_t k = 0; k < result->num_classes; ++k)
-    count += result->counts[label * result->num_classes + k];
-  return count;
-}
-
 // ---- The matrix ------------------------------------------------------------
 static void write_matrix_row(FILE *out, const cli_classes_result *result,
                              int64_t label) {
-  const int64_t all = count_label(result, label);
+  const int64_t all = cli_count_label(result, label);
   const int64_t *counts = &result->counts[label * result->num_classes];
   fprintf(out, "<tr><th class=\"name\">%lld ", (long long)label);
   if (result->names[0] != '\0') write_class(out, result, label);
