@@ -332,8 +332,10 @@ bool cli_run_model(const char *command, const char *run_folder,
 const char *cli_quote(const char *text, char *buffer, size_t size);
 // Splits RUN@STEP and RUN/model.ckpt-STEP, with or without an extension, into
 // the run folder, of PATH_MAX bytes, and the step. Any other text is a folder
-// alone, as is that of a folder which exists.
-void cli_split_step(const char *text, char *folder, ls_opt *out_step);
+// alone, as is that of a folder which exists. Finds the step of RUN@best and
+// RUN@last, unless `command` is NULL; reports a failure and returns false.
+bool cli_split_step(const char *command, const char *text, char *folder,
+                    ls_opt *out_step);
 // Returns the text with the absolute path of a shared library or a model file,
 // which may be in `buffer`.
 const char *cli_full_model(const char *text, char *buffer, size_t size);

@@ -36,7 +36,7 @@ static bool take_folder(const char *command, const ls_estimator_type *type,
             "--%s is not for estimators of shared libraries: '%s' has input "
             "functions of its own",
             flags->data != NULL ? "data" : "features", type->name);
-  cli_split_step(flags->folder, flags->room, &step);
+  if (!cli_split_step(command, flags->folder, flags->room, &step)) return false;
   flags->folder = flags->room;
   if (step.set && flags->checkpoint == NULL) {
     snprintf(flags->saved, sizeof(flags->saved), "%s/model.ckpt-%lld",

@@ -132,7 +132,8 @@ int cli_eval(int argc, char **argv) {
           "mae: "
           "over examples, or over the tokens of a text, with its perplexity, "
           "or over pixels, with the mean intersection over union of their "
-          "classes, mean_iou. RUN@STEP is the model of a checkpoint.",
+          "classes, mean_iou. RUN@STEP is the model of a checkpoint, "
+          "RUN@best the best one's.",
       CLI_OPTIONS(options),
       .refused = cli_use_refused_by_models,
       .operand_form = "RUN",

@@ -136,7 +136,7 @@ int cli_export(int argc, char **argv) {
       .about = "Exports a run's saved model for inference: its graph from "
                "examples to logits as text, and the values of its variables. "
                "Prints the folder, which is named by the second. RUN@STEP is "
-               "the model of a checkpoint.",
+               "the model of a checkpoint, RUN@best the best one's.",
       CLI_OPTIONS(options),
       .refused = cli_use_refused_by_models,
       .operand_form = "RUN",

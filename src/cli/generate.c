@@ -110,7 +110,8 @@ int cli_generate(int argc, char **argv) {
       .about = "Continues a text by a language model whose tokens are bytes, "
                "of a run or of an export, and prints it as it comes. The model "
                "sees as many bytes as it takes tokens, the last ones. RUN@STEP "
-               "is the model of a checkpoint. Ctrl-C ends the text.",
+               "is the model of a checkpoint, RUN@best the best one's. Ctrl-C "
+               "ends the text.",
       CLI_OPTIONS(options),
       .operand_form = "RUN|EXPORT",
       .operand = &flags.run.folder};

@@ -99,7 +99,7 @@ static void find_run(const char *command, const char *text, bool *is_model,
                      char model[PATH_MAX]) {
   char folder[PATH_MAX], path[PATH_MAX + 16];
   ls_opt step;
-  cli_split_step(text, folder, &step);
+  (void)cli_split_step(NULL, text, folder, &step);
   restore_run(command, folder);
   snprintf(path, sizeof(path), "%s/config.json", folder);
   *is_model |= access(path, F_OK) == 0;

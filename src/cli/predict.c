@@ -375,8 +375,8 @@ int cli_predict(int argc, char **argv) {
                "and perplexity; for classes of pixels the share of each class; "
                "of regression the value; of several labels their "
                "probabilities, and the names of those above 0.5. Default: for "
-               "the test set. RUN@STEP is the model of a checkpoint. An export "
-               "needs --data, and no model.",
+               "the test set. RUN@STEP is the model of a checkpoint, RUN@best "
+               "the best one's. An export needs --data, and no model.",
       CLI_OPTIONS(options),
       .refused = cli_use_refused_by_models,
       .operand_form = "RUN|EXPORT",

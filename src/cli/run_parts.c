@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,25 +14,85 @@
 
 #include "cli/ranks.h"
 
-void cli_split_step(const char *text, char *folder, ls_opt *out_step) {
+// Returns true if higher values of the metric of --keep-best are better.
+static bool is_high(const ls_train_config *config) {
+  const char *metric = config->keep_best, *rule = config->stop_early;
+  const size_t size = strlen(metric);
+  const char *order = strncmp(rule, metric, size) == 0 ? rule + size : "";
+  return order[0] == ':' ? strcmp(order, ":max") == 0
+                         : strstr(metric, "accuracy") != NULL;
+}
+
+// Finds the step of a run's newest checkpoint, or of its best one.
+static ls_status find_step(const char *folder, bool best, int64_t *out_step) {
+  CLI_OWN_MEMORY(int64_t, steps) = NULL;
+  CLI_OWN(ls_train_config, config) = NULL;
+  double least = INFINITY;
+  size_t count = 0;
+  LS_RETURN_IF_ERROR(cli_checkpoint_steps(folder, &steps, &count));
+  if (count == 0) return ls_not_found("'%s' has no checkpoint", folder);
+  *out_step = steps[count - 1];
+  if (!best) return ls_ok();
+  LS_RETURN_IF_ERROR(ls_train_config_read(folder, &config));
+  if (config->keep_best[0] == '\0')
+    return ls_invalid_argument("the run in '%s' has no best checkpoint: it was "
+                               "trained without --keep-best or --stop-early",
+                               folder);
+  for (size_t i = 0; i < count; ++i) {
+    ls_saved_info info;
+    CLI_OWN(ls_saved_file, file) = NULL;
+    LS_RETURN_IF_ERROR(cli_open_step(folder, steps[i], &file));
+    ls_saved_file_describe(file, &info);
+    for (size_t k = 0; k < info.num_metrics; ++k) {
+      const double value = info.metrics[k].value * (is_high(config) ? -1 : 1);
+      if (strcmp(info.metrics[k].name, config->keep_best) != 0 ||
+          !(value < least))
+        continue;
+      least = value;
+      *out_step = steps[i];
+    }
+  }
+  return ls_ok();
+}
+
+// Finds the step of RUN@best or RUN@last.
+static bool find_named_step(const char *command, const char *folder, bool best,
+                            ls_opt *out_step) {
+  int64_t step = 0;
+  ls_runtime *runtime = NULL;
+  ls_status status = cli_runtime_open_input(0, &runtime);
+  if (ls_status_is_ok(status)) status = find_step(folder, best, &step);
+  *out_step = LS_SOME(step);
+  return cli_runtime_close(command, runtime, cli_report(command, status)) ==
+         CLI_OK;
+}
+
+bool cli_split_step(const char *command, const char *text, char *folder,
+                    ls_opt *out_step) {
   static const char name[] = "/model.ckpt-";
   struct stat info;
   *out_step = (ls_opt){0};
   snprintf(folder, PATH_MAX, "%s", text);
-  if (stat(text, &info) == 0 && S_ISDIR(info.st_mode)) return;
+  if (stat(text, &info) == 0 && S_ISDIR(info.st_mode)) return true;
   char *end = strrchr(folder, '@'), *slash = strrchr(folder, '/');
   const char *digits = end != NULL ? end + 1 : "";
   if (slash != NULL && strncmp(slash, name, strlen(name)) == 0) {
     end = slash;
     digits = slash + strlen(name);
   }
+  const bool best = strcmp(digits, "best") == 0;
+  if (best || strcmp(digits, "last") == 0) {
+    *end = '\0';
+    return command == NULL || find_named_step(command, folder, best, out_step);
+  }
   const size_t count = strspn(digits, "0123456789");
   const char *rest = digits + count;
   const bool is_file = end == slash && (strcmp(rest, ".safetensors") == 0 ||
                                         strcmp(rest, ".json") == 0);
-  if (count == 0 || count > 18 || (*rest != '\0' && !is_file)) return;
+  if (count == 0 || count > 18 || (*rest != '\0' && !is_file)) return true;
   *out_step = LS_SOME(strtoll(digits, NULL, 10));
   *end = '\0';
+  return true;
 }
 
 const char *cli_quote(const char *text, char *buffer, size_t size) {

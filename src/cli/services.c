@@ -412,15 +412,34 @@ ls_status cli_load_run(const cli_run *run, const ls_model *model,
 }
 
 // Splits RUN@STEP into the run's folder and its checkpoint.
-static void take_step(cli_run *run) {
+static bool take_step(cli_run *run) {
   ls_opt step;
   char config[PATH_MAX + 16];
-  cli_split_step(run->folder, run->room, &step);
+  if (!cli_split_step(run->command, run->folder, run->room, &step))
+    return false;
   snprintf(config, sizeof(config), "%s/config.json", run->room);
-  if (!step.set || !cli_exists(config)) return;
+  if (!step.set || !cli_exists(config)) return true;
   run->folder = run->room;
   snprintf(run->checkpoint, sizeof(run->checkpoint), "%s/model.ckpt-%lld",
            run->folder, (long long)step.value);
+  return true;
+}
+
+// Checks that the checkpoint that was named is there; a failure tells which
+// are.
+static ls_status check_step(const cli_run *run) {
+  char path[PATH_MAX + 64], all[200] = "";
+  CLI_OWN_MEMORY(int64_t, steps) = NULL;
+  size_t count = 0;
+  snprintf(path, sizeof(path), "%s.json", run->checkpoint);
+  if (run->checkpoint[0] == '\0' || cli_exists(path)) return ls_ok();
+  LS_RETURN_IF_ERROR(cli_checkpoint_steps(run->folder, &steps, &count));
+  for (size_t i = 0, size = 0; i < count && size < sizeof(all) - 24; ++i)
+    size += (size_t)snprintf(all + size, sizeof(all) - size, "%s %lld",
+                             i > 0 ? "," : "", (long long)steps[i]);
+  return ls_not_found("'%s' has no checkpoint of step %s; it has%s",
+                      run->folder, strrchr(run->checkpoint, '-') + 1,
+                      count > 0 ? all : " none");
 }
 
 int cli_with_run(cli_run *run,
@@ -429,9 +448,10 @@ int cli_with_run(cli_run *run,
                  void *user) {
   ls_runtime *runtime = NULL;
   ls_train_config *config = NULL;
-  take_step(run);
-  const ls_status status =
+  if (!take_step(run)) return CLI_FAILED;
+  ls_status status =
       cli_run_open(run->folder, run->threads, run->math, &runtime, &config);
+  if (ls_status_is_ok(status)) status = check_step(run);
   const int code = ls_status_is_ok(status) ? use_run(run, config, body, user)
                                            : cli_report(run->command, status);
   ls_train_config_destroy(config);

@@ -100,7 +100,7 @@ done
 # eval, predict and export use the best by its name.
 wanted=$(grep "\"step\":$best,\"epoch\"" runs/first/metrics.jsonl |
   sed -n 's/.*"test_loss":\(.\{6\}\).*/\1/p')
-for name in "runs/first@$best" "runs/first/model.ckpt-$best.safetensors"; do
+for name in runs/first@best "runs/first@$best" "runs/first/model.ckpt-$best.safetensors"; do
   "$lockstep" eval "$name" --json >out.txt 2>err.txt || fail "eval $name"
   grep -qF "\"loss\":$wanted" out.txt || fail "eval $name is not $wanted"
 done
@@ -109,7 +109,12 @@ done
 ! cmp -s best.txt out.txt || fail "the best predicts what the last does"
 "$lockstep" export "runs/first@$best" >out.txt 2>err.txt || fail "export"
 [ "$(tail -n 1 err.txt)" = "" ] && [ -d "$(cat out.txt)" ] || fail "no export"
-ends 1 "model.ckpt-3.json': No such file" eval runs/first@3
+ends 1 "'runs/first' has no checkpoint of step 3; it has 10, " \
+  eval runs/first@3
+for name in runs/first runs/first@last; do
+  "$lockstep" eval $name >"$(basename $name).txt" 2>err.txt || fail "eval $name"
+done
+cmp -s first.txt first@last.txt || fail "@last is not the last"
 
 # Resumed as it is, it has ended; with more patience it goes on.
 "$lockstep" train --resume runs/first --quiet >out.txt 2>err.txt ||
@@ -141,6 +146,21 @@ trains other $tiny --stop-early test_loss --keep-best test_accuracy --epochs 1 \
   --quiet
 grep -qF '"keep_best":"test_accuracy"' runs/other/config.json ||
   fail "--keep-best is ignored"
+# The first of the highest accuracies is the best.
+# shellcheck disable=SC2086
+trains high-kept $tiny --keep-best test_accuracy --epochs 6 --keep 0 \
+  --save-every-steps $epoch --quiet
+wanted=$("$lockstep" checkpoint list runs/high-kept |
+  sed -n 's/^ *\([0-9]*\).*test_accuracy=\([^ ]*\).*/\2 \1/p' |
+  sort -k 1,1nr -k 2,2n | sed -n '1s/.* //p')
+"$lockstep" eval "runs/high-kept@$wanted" >wanted.txt 2>err.txt || fail "eval"
+"$lockstep" eval runs/high-kept@best >out.txt 2>err.txt || fail "eval @best"
+cmp -s wanted.txt out.txt || fail "@best is not step $wanted"
+"$lockstep" train --resume runs/high-kept@best --run-dir runs/high-on --quiet \
+  --epochs 8 >out.txt 2>err.txt || fail "resume @best"
+# shellcheck disable=SC2086
+trains plain $tiny --epochs 1 --quiet
+ends 1 "has no best checkpoint: it was trained without" eval runs/plain@best
 # Ranks, replicas and loops of steps end at the same step.
 # shellcheck disable=SC2086
 trains loops $tiny --stop-early test_loss --patience 2 --replicas 2 \

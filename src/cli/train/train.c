@@ -361,9 +361,10 @@ static int print_result(const train_flags *flags, const session *run) {
   else if (result->stopped_early && !flags->quiet)
     cli_say("train",
             "stopped early after %lld steps in %.1f s: %s was best at step "
-            "%lld, %.6g; the run is in %s",
+            "%lld, %.6g; the run is in %s, its best model is %s@%lld",
             (long long)result->steps, result->seconds, run->config.stop_early,
-            (long long)result->best_step, result->best, run->run_folder);
+            (long long)result->best_step, result->best, run->run_folder,
+            run->run_folder, (long long)result->best_step);
   else if (!flags->quiet)
     cli_say("train", "%s%lld steps in %.1f s; the run is in %s%s",
             result->stopped ? "stopped after " : "", (long long)result->steps,

@@ -192,10 +192,12 @@ static bool take_label(train_flags *flags) {
 }
 
 // Finds out what --resume names.
-static void take_resume(train_flags *flags) {
-  if (flags->resume == NULL) return;
-  cli_split_step(flags->resume, flags->resume_folder, &flags->resume_step);
+static bool take_resume(train_flags *flags) {
+  if (flags->resume == NULL) return true;
+  const bool good = cli_split_step("train", flags->resume, flags->resume_folder,
+                                   &flags->resume_step);
   flags->resume = flags->resume_folder;
+  return good;
 }
 
 void cli_train_as_saved(train_flags *flags, const char *folder, int64_t step) {
@@ -223,7 +225,7 @@ bool cli_train_check(train_flags *flags) {
   if (!cli_check_task("train", asked->task) || !take_label(flags) ||
       !cli_words_read("train", "missing", asked->missing, "COLUMN=VALUE"))
     return false;
-  take_resume(flags);
+  if (!take_resume(flags)) return false;
   if (!check_stop_early(flags)) return false;
   if (!check_warm_start(flags)) return false;
   if (flags->resume == NULL && flags->inexact)

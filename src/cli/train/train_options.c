@@ -144,7 +144,7 @@ static size_t list_options(train_flags *flags, const cli_syntax *syntax,
       {"resume", CLI_TEXT, &flags->resume, "DIR[@STEP]",
        "continue the run there as if it had not stopped; --epochs or --steps "
        "change its end, and the schedule with it; --data and --model give the "
-       "new paths of its files and its shared library; with @STEP, or as "
+       "new paths of its files and its shared library; with @STEP, @best or as "
        "DIR/model.ckpt-STEP, go on from this checkpoint in a new folder "
        "(--run-dir); auto: the run in --run-dir if it has a checkpoint, else a "
        "new one"},
