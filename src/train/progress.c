@@ -126,7 +126,8 @@ static void print_line(const ls_train_report *report, int width, bool bar,
               room > 40 ? 40 : room, drawn);
   snprintf(buffer, size, "%s%s%s", head, drawn,
            drawn[0] == '\0' ? tail + 1 : tail);
-  if (bar && width < (int)size) buffer[width - 1] = '\0';
+  // An epoch's last line stays, so that it may wrap.
+  if (bar && !report->epoch_end && width < (int)size) buffer[width - 1] = '\0';
 }
 
 // Returns the terminal's current width, which may change.

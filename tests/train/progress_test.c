@@ -147,6 +147,15 @@ TEST(a_narrow_terminal_has_no_bar) {
   expect_contains(written, "epoch 2/4 50/100 loss");
 }
 
+TEST(the_last_line_of_an_epoch_is_whole_in_a_narrow_terminal) {
+  LS_OWN(ls_progress, progress) = make(true, 30);
+  ls_train_report report = half_way();
+  report.epoch_end = report.tested = true;
+  report.test.accuracy = 0.5;
+  ls_progress_show(progress, &report);
+  expect_contains(written, "test acc 50.00%\033[K\n");
+}
+
 // No line is longer than the terminal is wide when it is shown.
 TEST(a_line_fits_whatever_the_width_becomes) {
   static const int widths[] = {80, 200, 60, 33, 20, 2, 1, 79, 0};
