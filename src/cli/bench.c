@@ -212,7 +212,8 @@ int cli_bench(int argc, char **argv) {
           "process to the end of the first step (up to 10 ms too long); the "
           "speed of products at the median; and peak memory. MODEL may be a "
           "shared library of models or estimators: ./mine.so or "
-          "./mine.so:NAME; an estimator's step gets the first batch of its "
+          "./mine.so:NAME, or a model's run; an estimator's step gets the "
+          "first batch of its "
           "input again and again.",
       CLI_OPTIONS(options),
       .operand_form = "MODEL",

@@ -286,6 +286,9 @@ ls_status cli_checkpoint_steps(const char *folder, int64_t **out_steps,
 // Finds out if a folder has checkpoints, also a killed run's or a copy, without
 // their list. A missing folder has none.
 ls_status cli_has_checkpoints(const char *folder, bool *out_has);
+// Adds to a failure to find a run in a folder that --seeds has made where its
+// runs are.
+ls_status cli_note_seeds(const char *folder, ls_status status);
 // Adds to a file error, such as a full disk, a note about the saved steps of
 // the run in a folder (NULL: none) and how to continue it.
 ls_status cli_note_saved(const char *run_folder, ls_status status);
@@ -330,6 +333,8 @@ bool cli_run_model(const char *command, const char *run_folder,
                    const char *kept, const char *named, const char **out_model);
 // Quotes a text as one word for a shell; it may be in `buffer`.
 const char *cli_quote(const char *text, char *buffer, size_t size);
+// Returns true for the folder of a model's run.
+bool cli_is_run(const char *folder);
 // Splits RUN@STEP and RUN/model.ckpt-STEP, with or without an extension, into
 // the run folder, of PATH_MAX bytes, and the step. Any other text is a folder
 // alone, as is that of a folder which exists. Finds the step of RUN@best and
@@ -581,6 +586,7 @@ typedef struct cli_step_flags {
   bool tpu;            // Uses a TPU strategy with as many cores.
   const char *task, *params;
   int64_t outputs;
+  int64_t inputs;  // Those of a run, which MODEL may name; 0: the model's.
   // Found by cli_step_find: one of the two.
   const ls_model_type *type;
   const struct ls_estimator_type *estimator;

@@ -139,7 +139,8 @@ int cli_compile(int argc, char **argv) {
                "and code of one device. With --topology the plug-in compiles "
                "for devices that are elsewhere; for TPUs it is libtpu, which "
                "'pip install libtpu' installs. MODEL may be a shared library "
-               "of models or estimators: ./mine.so or ./mine.so:NAME.",
+               "of models or estimators: ./mine.so or ./mine.so:NAME, or a "
+               "model's run.",
       CLI_OPTIONS(options),
       .operand_form = "MODEL",
       .operand = &flags.step.model};

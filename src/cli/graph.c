@@ -112,7 +112,8 @@ int cli_graph(int argc, char **argv) {
       .about =
           "Prints a model's training step: by default the graph as built. "
           "MODEL may be a shared library of models or estimators: ./mine.so or "
-          "./mine.so:NAME; of an estimator there it is the graph of a "
+          "./mine.so:NAME, or a model's run; of an estimator there it is the "
+          "graph of a "
           "training, with --lowered, --plan and --cost that of its step "
           "alone.",
       CLI_OPTIONS(options),
@@ -124,7 +125,8 @@ int cli_graph(int argc, char **argv) {
                       "--lowered, --plan, --cost, --dot and --gathered exclude "
                       "each other; give one");
   flags.step.tpu |= flags.gathered;
-  if (cli_is_library(flags.step.model) && !cli_step_find("graph", &flags.step))
+  if (cli_is_library(flags.step.model) && !cli_is_run(flags.step.model) &&
+      !cli_step_find("graph", &flags.step))
     return CLI_USAGE;
   if (flags.step.estimator != NULL &&
       !(flags.lowered || flags.plan || flags.cost))

@@ -37,10 +37,21 @@ static const ls_model_type *find_in_file(const char *command,
   return item->type;
 }
 
+// Refuses a run as a model; returns false if the text names none.
+static bool refuse_run(const char *command, const char *text) {
+  if (!cli_is_run(text)) return false;
+  cli_say(command,
+          "'%s' is a run, no model: --config %s/config.json trains as it, "
+          "--resume goes on with it, --warm-start begins with its values",
+          text, text);
+  return true;
+}
+
 static const ls_model_type *find_own(const char *command, const char *name) {
   if (cli_is_model_file(name)) return find_in_file(command, name);
   const ls_model_type *type = ls_model_find(name);
   if (type != NULL) return type;
+  if (refuse_run(command, name)) return NULL;
   size_t count = 0;
   const ls_model_type *const *types = ls_model_types(&count);
   char all[256] = "";
@@ -101,8 +112,7 @@ static void find_run(const char *command, const char *text, bool *is_model,
   ls_opt step;
   (void)cli_split_step(NULL, text, folder, &step);
   restore_run(command, folder);
-  snprintf(path, sizeof(path), "%s/config.json", folder);
-  *is_model |= access(path, F_OK) == 0;
+  *is_model |= cli_is_run(folder);
   snprintf(path, sizeof(path), "%s/estimator.json", folder);
   if (!*is_model && !cli_estimator_kept_model(path, false, model, PATH_MAX))
     model[0] = '\0';
@@ -243,6 +253,7 @@ bool cli_find_in_library(const char *command, const char *text,
   snprintf(path, sizeof(path), "%.*s", (int)size, text);
   const char *name = text[size] == ':' ? text + size + 1 : "";
   *out = (cli_found){0};
+  if (refuse_run(command, path)) return false;
   CLI_OWN(ls_status, status) = library_open(path, &loaded);
   if (!ls_status_is_ok(status))
     return cli_refuse(command, "%s", ls_status_message(status));

@@ -218,6 +218,13 @@ static int unknown_flag(const cli_syntax *syntax, const char *flag,
   if (reason != NULL)
     return cli_misuse(syntax->command, "--%.*s is not for %s: %s", (int)size,
                       flag, syntax->refused.kind, reason);
+  if (size == 5 && memcmp(flag, "model", 5) == 0 &&
+      syntax->operand_form != NULL &&
+      strcmp(syntax->operand_form, "MODEL") == 0)
+    return cli_misuse(syntax->command,
+                      "there is no flag '--model': the model stands by itself, "
+                      "as in 'lockstep %s mlp'",
+                      syntax->command);
   const char *nearest = cli_nearest_flag(syntax, flag, size);
   if (nearest != NULL)
     cli_say(syntax->command, "there is no flag '--%.*s'; did you mean '--%s'?",

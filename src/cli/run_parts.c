@@ -14,6 +14,12 @@
 
 #include "cli/ranks.h"
 
+bool cli_is_run(const char *folder) {
+  char path[PATH_MAX + 16];
+  snprintf(path, sizeof(path), "%s/config.json", folder);
+  return cli_exists(path);
+}
+
 // Returns true if higher values of the metric of --keep-best are better.
 static bool is_high(const ls_train_config *config) {
   const char *metric = config->keep_best, *rule = config->stop_early;

@@ -4,6 +4,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -316,6 +317,18 @@ ls_status cli_note_saved(const char *run_folder, ls_status status) {
   return status;
 }
 
+ls_status cli_note_seeds(const char *folder, ls_status status) {
+  char pattern[PATH_MAX + 32];
+  glob_t found = {0};
+  snprintf(pattern, sizeof(pattern), "%s/seed-*/metrics.jsonl", folder);
+  if (ls_status_code(status) == LS_NOT_FOUND &&
+      glob(pattern, 0, NULL, &found) == 0)
+    status = ls_status_annotate(status, "it has runs of %zu seeds: %s/seed-*",
+                                found.gl_pathc, folder);
+  globfree(&found);
+  return status;
+}
+
 // Adds a hint if a path is not a run folder but a run's checkpoint, or an
 // estimator's folder, which has checkpoints and no config.json.
 static ls_status hint_run(const char *path, ls_status status) {
@@ -328,7 +341,7 @@ static ls_status hint_run(const char *path, ls_status status) {
                 "--resume' takes an older one, too, and continues in a new "
                 "folder");
   ls_status_free(cli_has_checkpoints(path, &has));
-  if (!has) return status;
+  if (!has) return cli_note_seeds(path, status);
   return ls_status_annotate(
       status, "it has checkpoints: if an estimator was trained there, name it "
               "by --model ./mine.so, or by --model NAME --estimator");
@@ -414,11 +427,9 @@ ls_status cli_load_run(const cli_run *run, const ls_model *model,
 // Splits RUN@STEP into the run's folder and its checkpoint.
 static bool take_step(cli_run *run) {
   ls_opt step;
-  char config[PATH_MAX + 16];
   if (!cli_split_step(run->command, run->folder, run->room, &step))
     return false;
-  snprintf(config, sizeof(config), "%s/config.json", run->room);
-  if (!step.set || !cli_exists(config)) return true;
+  if (!step.set || !cli_is_run(run->room)) return true;
   run->folder = run->room;
   snprintf(run->checkpoint, sizeof(run->checkpoint), "%s/model.ckpt-%lld",
            run->folder, (long long)step.value);

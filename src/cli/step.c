@@ -82,7 +82,7 @@ static ls_nest make_steps(ls_nest args, void *user) {
 // ---- Making ----------------------------------------------------------------
 static ls_status make_model(const cli_step_flags *flags, cli_step *step) {
   const ls_model_type *type = flags->type;
-  ls_model_options model = {0};
+  ls_model_options model = {.inputs = flags->inputs};
   LS_RETURN_IF_ERROR(cli_precision(flags->precision, &model.dtype));
   LS_RETURN_IF_ERROR(ls_model_create(type, &model, &step->model));
   step->call = type->train_step;
@@ -198,8 +198,30 @@ static bool check_estimator(const char *command, cli_step_flags *flags) {
   return cli_params_check(command, flags->params, type);
 }
 
+// Finds the model of a run, with the run's sizes and task.
+static bool find_in_run(const char *command, cli_step_flags *flags) {
+  CLI_OWN(ls_train_config, config) = NULL;
+  const ls_status status = ls_train_config_read(flags->model, &config);
+  if (cli_report(command, status) != CLI_OK) return false;
+  if (cli_is_library(config->model))
+    return cli_refuse(command,
+                      "the model of the run in '%s' is in a shared library, "
+                      "which is loaded only if you name it: lockstep %s %s",
+                      flags->model, command, config->model);
+  flags->type = cli_find_model(command, config->model);
+  if (flags->task != NULL) config->task = flags->task;
+  if (flags->outputs > 0) config->outputs = flags->outputs;
+  flags->inputs = config->inputs;
+  if (flags->batch_size == 0) flags->batch_size = config->batch_size;
+  return flags->type != NULL &&
+         cli_report(command, cli_run_type(config, &flags->type,
+                                          &flags->adapted)) == CLI_OK;
+}
+
 bool cli_step_find(const char *command, cli_step_flags *flags) {
   cli_found found = {0};
+  if (ls_model_find(flags->model) == NULL && cli_is_run(flags->model))
+    return find_in_run(command, flags);
   if (!cli_find_type(command, flags->model, &found)) return false;
   flags->type = found.model;
   flags->estimator = found.estimator;

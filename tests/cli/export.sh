@@ -54,7 +54,7 @@ done
 "$lockstep" eval --json older >older.txt 2>err.txt || fail "eval older"
 cmp -s older.txt out.txt && fail "the checkpoints are equal"
 "$lockstep" eval run@3 >out.txt 2>err.txt && fail "eval run@3"
-grep -q 'model.ckpt-3' err.txt || fail "says $(cat err.txt)"
+grep -q 'has no checkpoint of step 3; it has' err.txt || fail "says $(cat err.txt)"
 
 # What it is not asked for rightly.
 "$lockstep" export run --batch-size 8 >out.txt 2>err.txt &&

@@ -138,6 +138,18 @@ ends_early TERM 143 bench ./mine.so
 rm be-slow
 [ ! -e run ] && [ ! -e runs ] || fail "a run that did not begin left a folder"
 
+# All seeds of several go on by one command.
+rm -rf seeds
+env --default-signal=INT "$lockstep" train --model tiny --data synthetic \
+  --epochs 1000000 --seeds 2 --run-dir seeds >out.txt 2>err.txt &
+process=$!
+waits_for test -s seeds/seed-0/metrics.jsonl
+kill -s INT $process
+wait $process
+grep -q "seed 0, the run 1 of 2$" err.txt &&
+  grep -q "the same command with --resume auto goes on with all" err.txt ||
+  fail "stopped seeds: how they go on is not said"
+
 # A seed after one that is saved is not saved.
 cp "${LS_BUILD_DIR:?}/tests/cli/libraries/estimators.so" e.so
 rm -rf seeds

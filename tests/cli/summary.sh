@@ -50,6 +50,23 @@ grep -qE "\{$layer\"other\":0,\"forward_flops\":3072," out.txt ||
 grep -qE '"total":\{"parameters":340,"other":0,"forward_flops":3840,' out.txt ||
   fail "no total"
 
+# The model of a run has its sizes, as in graph and bench.
+rm -rf runs
+printf 'a,b,label\n1.5,2,0\n2.5,1,1\n3,4,2\n' >three.csv
+"$lockstep" train --model tiny --data three.csv --outputs 3 --test none \
+  --batch-size 2 --quiet --run-dir runs/three >out.txt 2>err.txt || fail "a run"
+summarize runs/three
+shows 'runs/three, 1 replica, f32, batch of 2'
+shows 'hidden1 +\[2,16\] +48 .*'
+shows 'logits +\[2,3\] +51 .*'
+"$lockstep" graph runs/three --plan >out.txt 2>err.txt || fail "graph of a run"
+"$lockstep" bench runs/three --steps 1 >out.txt 2>err.txt || fail "bench"
+for command in "plan runs/three" "train --model runs/three"; do
+  # shellcheck disable=SC2086
+  ends 2 "is a run, no model: --config runs/three/config.json" $command
+done
+ends 2 "the model stands by itself, as in 'lockstep plan mlp'" plan --model cnn
+
 # Models and estimators of a shared library. A function that makes a layer and
 # applies it has two scopes of its name, and the layer is the second one.
 summarize "$libraries/mine.so" --batch-size 8

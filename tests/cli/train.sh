@@ -165,6 +165,9 @@ grep -q "^test accuracy: mean 0.*, deviation 0.*, of 2 seeds$" out.txt ||
   --run-dir alone --quiet >out.txt 2>err.txt || fail "--seed 6: code $?"
 cmp -s alone/model.safetensors seeds/seed-6/model.safetensors ||
   fail "a run of several seeds is another one"
+for command in eval show; do
+  ends 1 "it has runs of 2 seeds: seeds/seed-*" $command seeds
+done
 ends 2 "--resume continues one run; --seeds trains new ones" \
   train --resume alone --seeds 2
 ends 2 "--trace writes a file of one run" train --model tiny --seeds 2 --trace x

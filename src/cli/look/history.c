@@ -284,9 +284,11 @@ ls_status cli_history_read(const char *folder, cli_history *out) {
   out->of_events = !is_model && (out->config != NULL || out->metrics == NULL);
   if (out->of_events) LS_RETURN_IF_ERROR(cli_history_add_events(out));
   if (out->config == NULL && out->metrics == NULL && out->num_lines == 0)
-    return ls_not_found("'%s' is no run folder: it has neither config.json nor "
-                        "metrics.jsonl, nor event files",
-                        folder);
+    return cli_note_seeds(
+        folder,
+        ls_not_found("'%s' is no run folder: it has neither config.json "
+                     "nor metrics.jsonl, nor event files",
+                     folder));
   find_state(out);
   return ls_ok();
 }

@@ -172,7 +172,8 @@ int cli_summary(int argc, char **argv) {
           "step of all replicas, and the memory that the step keeps for the "
           "gradients. A terminal that is too narrow gets fewer columns; into a "
           "file or pipe, lines are complete. MODEL may be a shared library of "
-          "models or estimators: ./mine.so or ./mine.so:NAME.",
+          "models or estimators: ./mine.so or ./mine.so:NAME, or a model's "
+          "run, for its numbers of inputs and outputs.",
       CLI_OPTIONS(options),
       .operand_form = "MODEL",
       .operand = &flags.step.model};
