@@ -2,6 +2,7 @@
 //
 // The steps of a run: one by one, or many in a loop on the device. Work between
 // steps is done at the ends of such a loop.
+#include <limits.h>
 #include <math.h>
 
 #include "base/plain.h"
@@ -26,20 +27,27 @@ static ls_status explain_loss(const ls_loop *loop, ls_nest batch, double loss,
                               const char *source) {
   const long long step = (long long)ls_loop_steps(loop) + 1;
   const double rate = loop->plan.config.learning_rate;
-  char data[100], text[32] = "";
+  char data[100], text[32] = "", advice[PATH_MAX + 128] = "";
+  const char *folder = loop->plan.options.run_folder;
+  if (isnan(loss)) loss = fabs(loss);  // Its sign means nothing.
   if (ls_loop_find_infinite(loop, batch, data, sizeof(data)))
     return ls_out_of_range("the loss is %g at step %lld: %s", loss, step, data);
   if (strncmp(source, "input ", 6) == 0)
     return ls_out_of_range("the loss is %g at step %lld", loss, step);
   if (rate != 0) ls_format(text, sizeof(text), " %g", rate);
+  const bool has_none = !ls_runtime_finds_nan(loop->runtime) && isnan(loss);
+  if (has_none && folder != NULL)
+    ls_format(advice, sizeof(advice),
+              "; to find the op that makes the first NaN, add --find-nan, or "
+              "run 'lockstep replay %s --find-nan'",
+              folder);
+  else if (has_none)
+    ls_format(advice, sizeof(advice),
+              "; to find the op that makes the first NaN, set "
+              "ls_runtime_options.find_nan");
   return ls_out_of_range(
       "the loss is %g at step %lld: the learning rate%s may be too high%s",
-      loss, step, text,
-      ls_runtime_finds_nan(loop->runtime) || !isnan(loss)
-          ? ""
-          : "; to find the op that makes the first NaN, add --find-nan or set "
-            "ls_runtime_options.find_nan, or run 'lockstep replay RUN "
-            "--find-nan'");
+      loss, step, text, advice);
 }
 
 // Makes the failure of a step whose loss is NaN, which does not count.

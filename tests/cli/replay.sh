@@ -161,4 +161,14 @@ rm -rf run
 ends 1 "makes NaN at [0,3] of f32[8,128] on replica 0; from f32[8,12544] from" \
   train --model cnn --data synthetic --replicas 2 --learning-rate 1e15 \
   --batch-size 16 --steps 9 --run-dir run --find-nan --quiet
+# A replay looks for it beyond the last step recorded, up to the run's end.
+rm -rf far near
+ends 1 "or run 'lockstep replay far --find-nan'" train --model tiny \
+  --data synthetic --steps 50 --learning-rate 1e30 --run-dir far --quiet
+ends 1 "the loss is nan at step" replay far --find-nan --quiet
+grep -q "(op .* makes NaN at " err.txt || fail "replay names no op"
+"$lockstep" train --model tiny --data synthetic --steps 7 --run-dir near \
+  --quiet >out.txt 2>err.txt || fail "a run"
+replays 0 "no NaN up to step 7" near --find-nan
+replays 0 "no spike up to step 7" near --find-spike 1000
 exit $failed

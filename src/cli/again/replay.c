@@ -102,6 +102,7 @@ static ls_status compare_step(void *user, ls_run_context *context,
   int64_t step = 0;
   (void)results;
   LS_RETURN_IF_ERROR(ls_run_context_steps(context, &step));
+  r->reached = step;
   if (r->breakpoint.step == 0) LS_RETURN_IF_ERROR(look_for_spike(r, context));
   while (r->at_step < r->num_steps && r->steps[r->at_step] < step)
     ++r->at_step;
@@ -234,12 +235,15 @@ static ls_status find_ends(cli_replaying *r) {
     if (line.kind == CLI_LINE_OF_SUM)
       r->flags.checksum = common_divisor(line.step, r->flags.checksum);
   const bool makes_none = r->again.is_checked;
+  r->goes_on = r->to < 0 && r->again.check == NULL &&
+               (cli_device.find_nan || r->flags.spike > 0);
   if (r->to < 0) r->to = last;
   LS_RETURN_IF_ERROR(
       cli_find_first_step(r->folder, r->estimator != NULL, &first));
   if (!makes_none) LS_RETURN_IF_ERROR(skip_to_checkpoint(r, first));
   if (r->from < 0) r->from = 0;
-  if (!makes_none && (r->to > last || r->from >= r->to))
+  if (r->goes_on) r->to = INT64_MAX;
+  if (!makes_none && !r->goes_on && (r->to > last || r->from >= r->to))
     return ls_invalid_argument(
         "steps %lld to %lld cannot be made again: the run in '%s' recorded "
         "steps up to %lld",
@@ -278,7 +282,11 @@ static int print_end(const cli_replaying *r) {
     printf("all is equal up to step %lld\n", (long long)r->equal);
     return CLI_FAILED;
   }
-  if (r->breakpoint.step > 0 && r->lines + r->checkpoints == 0) return CLI_OK;
+  if (r->goes_on && r->spike == 0)
+    printf("no %s up to step %lld\n", r->flags.spike > 0 ? "spike" : "NaN",
+           (long long)r->reached);
+  if ((r->breakpoint.step > 0 || r->goes_on) && r->lines + r->checkpoints == 0)
+    return CLI_OK;
   if (r->lines + r->checkpoints == 0) {
     cli_say(r->again.command,
             "the run recorded nothing about steps %lld to %lld to compare with",
@@ -287,9 +295,9 @@ static int print_end(const cli_replaying *r) {
   }
   printf("steps %lld to %lld are the same: %lld line%s of metrics, %lld "
          "checkpoint%s\n",
-         (long long)r->began, (long long)r->to, (long long)r->lines,
-         r->lines == 1 ? "" : "s", (long long)r->checkpoints,
-         r->checkpoints == 1 ? "" : "s");
+         (long long)r->began, (long long)(r->goes_on ? r->equal : r->to),
+         (long long)r->lines, r->lines == 1 ? "" : "s",
+         (long long)r->checkpoints, r->checkpoints == 1 ? "" : "s");
   return CLI_OK;
 }
 

@@ -45,6 +45,8 @@ typedef struct cli_replaying {
   // is equal.
   int64_t lines, checkpoints, equal;
   bool differs;
+  bool goes_on;     // Past the last step recorded, to a NaN, spike or the end.
+  int64_t reached;  // The last step made.
   int64_t spike;  // Step of a loss above --find-spike; 0: none.
 } cli_replaying;
 
