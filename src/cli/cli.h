@@ -367,8 +367,8 @@ bool cli_check_arithmetic(const char *command, const char *precision,
 #define CLI_ROW(name, kind, place, form, help)                                 \
   { name, kind, place, form, help }
 #define CLI_THREADS_OPTION(place)                                              \
-  CLI_ROW("threads", CLI_COUNT, (place), "N",                                  \
-          "compute threads (default: one per core)")
+  CLI_ROW("threads", CLI_COUNT_OR_ZERO, (place), "N",                          \
+          "compute threads (default, and 0: one per core)")
 #define CLI_BATCH_OPTION(place)                                                \
   CLI_ROW("batch-size", CLI_COUNT, (place), "N",                               \
           "global batch size (default: the model's)")

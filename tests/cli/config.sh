@@ -34,6 +34,12 @@ trains first --model tiny --data synthetic --steps 12 --seed 3 --replicas 2 \
   --weight-decay 0.01 --clip-norm 1 --keep 0 --keep-best test_loss
 trains again --config runs/first/config.json
 same first again
+trains once-more --config runs/first
+same first once-more
+# Of a run that has all its steps nothing is trained.
+"$lockstep" train --resume runs/first >out.txt 2>err.txt || fail "a complete run"
+grep -q "the run in runs/first is complete, with 12 steps; --epochs or" err.txt ||
+  fail "a complete run is not told"
 
 # With the model's own optimizer, whose rate is in the file, and bf16.
 trains bf16 --model tiny --data synthetic --steps 12 --precision bf16 \
@@ -99,16 +105,16 @@ refuses "\"split\" is nan, expected a number above 0" '{"split":nan}'
 refuses "\"model\" is 3, expected a text" '{"model":3}'
 refuses "\"model\" is null, expected a text" '{"model":null}'
 refuses "\"quiet\" is 1, expected true or false" '{"quiet":1}'
-refuses "an error at byte 0" '{"model":"ti\\xny"}'
+refuses "an error at line 1, byte 1" '{"model":"ti\\xny"}'
 refuses "expected a text of UTF-8" '{"model":"\\u0000"}'
 refuses "expected a text of UTF-8" '{"model":"\\udc00"}'
-refuses "an error at byte 0" ''
-refuses "an error at byte 0" '[]'
-refuses "an error at byte" '{"seed":1'
-refuses "an error at byte" '{"seed":1}}'
-refuses "an error at byte" '{"seed" 1}'
-refuses "an error at byte" '{"seed":1,}'
-refuses "an error at byte" '{,"seed":1}'
+refuses "an error at line 1, byte 1" ''
+refuses "an error at line 1, byte 1" '[]'
+refuses "an error at line 1, byte" '{"seed":1'
+refuses "an error at line 1, byte" '{"seed":1}}'
+refuses "an error at line 1, byte" '{"seed" 1}'
+refuses "an error at line 1, byte" '{"seed":1,}'
+refuses "an error at line 1, byte" '{,"seed":1}'
 refuses "is no text" 'ab\0000c' 1
 refuses "--schedule is 'steep', expected constant, linear or cosine" \
   '{"schedule":"steep"}'

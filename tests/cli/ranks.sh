@@ -35,7 +35,7 @@ trains() {
     gives 2 3 "$lockstep" train --nosuch
     says 'there is no flag' err.txt 1
     gives 1 3 "$lockstep" train --model tiny --data synthetic --replicas 2
-    says 'replicas is 2, but there are 3 ranks' err.txt 1
+    says 'replicas is 2, but there are 3 ranks.*give --replicas 3' err.txt 1
     gives 2 2 "$lockstep" eval "$run"
     says 'this command runs in one process' err.txt 2
   fi

@@ -191,7 +191,7 @@ ends 2 "--min-delta is '-1', expected a number above 0" train --min-delta -1
 rm -rf runs/none
 awk 'BEGIN { for (i = 0; i < 20; ++i) { for (k = 0; k < 16; ++k)
   printf "%d.5,", i * k; print i % 3 } }' >numbers.csv
-ends 1 "stop_early is 'test_loss', but there is no test set" train --model tiny \
+ends 2 "--stop-early needs a test, and --test none makes none" train --model tiny \
   --data numbers.csv --test none --stop-early test_loss --quiet
 
 exit $failed

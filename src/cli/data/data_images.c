@@ -312,6 +312,10 @@ static ls_status check_count(const char *path, const ls_model_type *type,
                              const ls_dataset *folder) {
   const int64_t classes = count_classes(folder);
   if (type == NULL || classes == type->num_classes) return ls_ok();
+  if (ls_model_type_task(type)->label_dtype != LS_DTYPE_I32)
+    return ls_invalid_argument("'%s' has a folder of images for each class, "
+                               "which are no labels of --task %s",
+                               path, ls_model_type_task(type)->name);
   return ls_invalid_argument("'%s' has %lld folders of classes, model '%s' has "
                              "%lld classes: it needs one folder per class",
                              path, (long long)classes, type->name,

@@ -189,9 +189,15 @@ static bool take_members(config_file *file, const char *text) {
       if (!take_member(file, &member)) return false;
   at += strspn(at, " \t\r\n");
   if (*at == '}' && at[1 + strspn(at + 1, " \t\r\n")] == '\0') return true;
+  const char *line = text;
+  long long number = 1;
+  for (const char *end; (end = memchr(line, '\n', (size_t)(at - line))) != NULL;
+       ++number)
+    line = end + 1;
   return cli_refuse(file->syntax->command,
-                    "'%s' is no JSON object of flags: an error at byte %zu",
-                    file->path, (size_t)(at - text));
+                    "'%s' is no JSON object of flags, {\"epochs\": 3, ...}: an "
+                    "error at line %lld, byte %lld",
+                    file->path, number, (long long)(at - line) + 1);
 }
 
 // A library of models is code: only one that the command line names is loaded.
@@ -215,7 +221,10 @@ int cli_train_read_config(const cli_syntax *syntax, int argc, char **argv,
   const train_flags line = *flags;
   config_file file = {
       .syntax = syntax, .path = line.config, .line = &line, .flags = flags};
-  const ls_status status = cli_read_flags(line.config, out_text);
+  char path[PATH_MAX + 16];
+  snprintf(path, sizeof(path), "%s/config.json", line.config);
+  if (cli_is_run(line.config)) file.path = path;
+  const ls_status status = cli_read_flags(file.path, out_text);
   if (!ls_status_is_ok(status)) return cli_report(syntax->command, status);
   file.texts = *out_text + CLI_MOST_FLAGS;
   *flags = *defaults;

@@ -30,6 +30,7 @@ typedef struct session {
   ls_model model;
   cli_opened set;
   ls_progress *progress;
+  bool makes_steps;
   ls_train_result result;
 } session;
 
@@ -78,8 +79,9 @@ static ls_status check_ranks(const session *run) {
   const int64_t replicas = ls_strategy_num_replicas(run->strategy);
   if (ranks == NULL || replicas >= ranks->ranks) return ls_ok();
   return ls_invalid_argument(
-      "--replicas is %lld, but there are %d ranks, which need one or more each",
-      (long long)replicas, ranks->ranks);
+      "--replicas is %lld, but there are %d ranks, which need one or more "
+      "each: give --replicas %d, or a multiple",
+      (long long)replicas, ranks->ranks, ranks->ranks);
 }
 
 // Reports the end of a resumed run's schedule if it moves.
@@ -153,13 +155,16 @@ static ls_status train_prepare(const train_flags *flags,
   if (cli_device.name == NULL || strcmp(cli_device.name, "cpu") == 0)
     LS_RETURN_IF_ERROR(
         cli_check_room(&run->model, config->batch_size, run->set.examples));
-  return flags->quiet || !cli_leads()
+  // Of steps made again a file gets the result alone.
+  return flags->quiet || !cli_leads() ||
+                 (flags->again != NULL && !cli_can_rewrite(run->runtime))
              ? ls_ok()
              : cli_progress_open(run->runtime, &run->progress);
 }
 
 static void train_tell(void *user, const ls_train_report *report) {
-  const session *run = user;
+  session *run = user;
+  run->makes_steps = true;
   if (report->stopped) cli_signals_saved();
   if (run->progress != NULL) ls_progress_show(run->progress, report);
 }
@@ -365,6 +370,11 @@ static int print_result(const train_flags *flags, const session *run) {
             (long long)result->steps, result->seconds, run->config.stop_early,
             (long long)result->best_step, result->best, run->run_folder,
             run->run_folder, (long long)result->best_step);
+  else if (run->resumed != NULL && !run->makes_steps && !flags->quiet)
+    cli_say("train",
+            "the run in %s is complete, with %lld steps; --epochs or --steps "
+            "prolongs it",
+            run->run_folder, (long long)result->steps);
   else if (!flags->quiet)
     cli_say("train", "%s%lld steps in %.1f s; the run is in %s%s",
             result->stopped ? "stopped after " : "", (long long)result->steps,

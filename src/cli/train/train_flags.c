@@ -157,6 +157,10 @@ static bool check_stop_early(const train_flags *flags) {
   const ls_train_config *asked = &flags->asked;
   if (asked->stop_early != NULL) {
     char name[64];
+    if (!flags->any_metric && asked->test != NULL &&
+        strcmp(asked->test, "none") == 0)
+      return cli_refuse("train", "--stop-early needs a test, and --test none "
+                                 "makes none");
     const char *way = strchr(asked->stop_early, ':');
     const bool is_known =
         way == NULL || strcmp(way, ":min") == 0 || strcmp(way, ":max") == 0;

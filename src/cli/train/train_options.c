@@ -34,8 +34,8 @@ static size_t list_options(train_flags *flags, const cli_syntax *syntax,
       syntax->subject == NULL && strcmp(syntax->command, "train") == 0;
   const cli_option options[] = {
       {"config", CLI_TEXT, &flags->config, "FILE",
-       "flags from a file: a run's config.json, or estimator.json, to train as "
-       "that run was, or one written by hand, {\"model\":\"cnn\", "
+       "flags from a file: a model's run or config.json, or estimator.json, to "
+       "train as that run was, or one written by hand, {\"model\":\"cnn\", "
        "\"batch_size\":64}; flags of "
        "the command line win"},
       {"model", CLI_TEXT, &asked->model, "NAME",
