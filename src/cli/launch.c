@@ -70,14 +70,6 @@ static bool is_on_path(const char *path, const char *name) {
   return false;
 }
 
-// Returns true if a program is here to be started, or may be elsewhere.
-static bool has_program(const launch_flags *flags, const char *path) {
-  const char *name = flags->program[0];
-  if (flags->hosts != NULL) return true;
-  return strchr(name, '/') != NULL ? access(name, X_OK) == 0
-                                   : is_on_path(path, name);
-}
-
 // Returns the name of mpirun; NULL if there is none.
 static const char *find_mpirun(const launch_flags *flags, const char *path,
                                bool *out_mpich) {
@@ -381,8 +373,6 @@ static int launch(launch_flags *flags, const char *path) {
             flags->mpi != NULL ? flags->mpi : "mpirun");
     return CLI_FAILED;
   }
-  if (!has_program(flags, path))
-    return cli_misuse("launch", "there is no program '%s'", flags->program[0]);
   const char *folder = find_folder(flags->program);
   cli_signals_handle(SIGINT, request_stop);
   cli_signals_handle(SIGTERM, request_stop);

@@ -11,7 +11,6 @@
 
 ends 2 "the program is missing" launch --ranks 2
 ends 2 "--ranks is missing" launch -- true
-ends 2 "there is no program 'nothere'" launch --ranks 2 -- nothere
 ends 2 "--restarts needs a training's --run-dir" launch --ranks 2 --restarts 1 \
   -- "$lockstep" train --model tiny
 ends 2 "neither openmpi nor mpich" launch --ranks 2 --mpi best -- true

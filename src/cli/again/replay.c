@@ -399,7 +399,8 @@ int cli_replay(int argc, char **argv) {
        "begin at the last checkpoint up to this step (default: before the "
        "first step)"},
       {"to", CLI_COUNT, &r.to, "STEP",
-       "end after this step (default: the last one recorded)"},
+       "end after this step (default: the last one recorded, with --find-nan "
+       "or --find-spike that of the run)"},
       {"at", CLI_COUNT, &at, "STEP",
        "make this step again, from the last checkpoint before it"},
       {"break", CLI_FLAG, &breaks, NULL,
