@@ -586,7 +586,7 @@ typedef struct cli_step_flags {
   bool tpu;            // Uses a TPU strategy with as many cores.
   const char *task, *params;
   int64_t outputs;
-  int64_t inputs;  // Those of a run, which MODEL may name; 0: the model's.
+  int64_t inputs;  // Count of a run that MODEL names; 0: the model's.
   // Found by cli_step_find: one of the two.
   const ls_model_type *type;
   const struct ls_estimator_type *estimator;

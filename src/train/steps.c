@@ -29,7 +29,7 @@ static ls_status explain_loss(const ls_loop *loop, ls_nest batch, double loss,
   const double rate = loop->plan.config.learning_rate;
   char data[100], text[32] = "", advice[PATH_MAX + 128] = "";
   const char *folder = loop->plan.options.run_folder;
-  if (isnan(loss)) loss = fabs(loss);  // Its sign means nothing.
+  if (isnan(loss)) loss = fabs(loss);  // The sign is noise.
   if (ls_loop_find_infinite(loop, batch, data, sizeof(data)))
     return ls_out_of_range("the loss is %g at step %lld: %s", loss, step, data);
   if (strncmp(source, "input ", 6) == 0)

@@ -155,7 +155,7 @@ static ls_status train_prepare(const train_flags *flags,
   if (cli_device.name == NULL || strcmp(cli_device.name, "cpu") == 0)
     LS_RETURN_IF_ERROR(
         cli_check_room(&run->model, config->batch_size, run->set.examples));
-  // Of steps made again a file gets the result alone.
+  // Shows no progress of steps made again, unless on a terminal.
   return flags->quiet || !cli_leads() ||
                  (flags->again != NULL && !cli_can_rewrite(run->runtime))
              ? ls_ok()
