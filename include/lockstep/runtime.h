@@ -226,9 +226,11 @@ ls_runtime_create(const ls_runtime_options *options, ls_runtime **out_runtime);
 // destroys the default runtime, if there is one.
 //   LS_FAILED_PRECONDITION  something in it still runs: a callback, also the
 //                           one that makes this call, or a host call, also one
-//                           that its run has abandoned; or a function, session
-//                           or graph created under it exists. The runtime
-//                           stays.
+//                           that its run has abandoned; or an object that uses
+//                           it exists: a function, session, graph, variable,
+//                           iterator, estimator, hook, checkpoint folder, saved
+//                           file, event writer or cancel. The runtime stays;
+//                           eager values and frames may have ended.
 LS_API LS_MUST_USE ls_status ls_runtime_destroy(ls_runtime *runtime);
 
 // Returns the runtime this thread works under. Creates the default one at first
@@ -236,7 +238,7 @@ LS_API LS_MUST_USE ls_status ls_runtime_destroy(ls_runtime *runtime);
 LS_API ls_runtime *ls_runtime_current(void);
 
 // Makes this thread work under `runtime` from now on (NULL: the default one).
-// Returns the previous one, NULL for the default.
+// Returns the previous one, NULL for the default: a runtime, not a status.
 LS_API ls_runtime *ls_runtime_make_current(ls_runtime *runtime);
 LS_API ls_allocator *ls_runtime_allocator(ls_runtime *runtime);
 

@@ -8,11 +8,13 @@ ls_status ls_cancel_create(ls_runtime *runtime, ls_cancel **out_cancel) {
   *out_cancel = ls_new(ls_runtime_allocator(runtime), ls_cancel);
   if (*out_cancel == NULL) return ls_out_of_memory();
   (*out_cancel)->runtime = runtime;
+  ls_runtime_note_made(runtime, LS_MADE_CANCEL);
   return ls_ok();
 }
 
 void ls_cancel_destroy(ls_cancel *cancel) {
   if (cancel == NULL) return;
+  ls_runtime_note_gone(cancel->runtime, LS_MADE_CANCEL);
   ls_release(ls_runtime_allocator(cancel->runtime), cancel);
 }
 

@@ -211,6 +211,24 @@ ls_status ls_runtime_create(const ls_runtime_options *options,
 }
 
 // ---- Destruction -----------------------------------------------------------
+ls_status ls_runtime_check_made(const ls_runtime *runtime, ls_made end) {
+  static const char *const kinds[] = {
+      "function",     "session",           "graph",      "estimator",
+      "hook",         "checkpoint folder", "saved file", "cancel",
+      "event writer", "iterator",          "variable"};
+  _Static_assert(sizeof(kinds) / sizeof(kinds[0]) == LS_MADE_COUNT,
+                 "a kind has a name");
+  for (size_t i = 0; i < end; ++i) {
+    const int count = __atomic_load_n(&runtime->made[i], __ATOMIC_ACQUIRE);
+    if (count > 0)
+      return ls_failed_precondition(
+          "a runtime cannot be destroyed while objects created under it exist: "
+          "release %d %s%s first",
+          count, kinds[i], count == 1 ? "" : "s");
+  }
+  return ls_ok();
+}
+
 // Destroys the layers' state, the highest layer first; a layer that refuses
 // keeps its state and that of all layers below.
 static ls_status destroy_slots(ls_runtime *runtime) {
@@ -221,23 +239,7 @@ static ls_status destroy_slots(ls_runtime *runtime) {
     slot->destroy = NULL;
     __atomic_store_n(&slot->state, NULL, __ATOMIC_RELEASE);
   }
-  return ls_ok();
-}
-
-// Refuses if objects made under the runtime are alive; names their kind.
-static ls_status check_made(const ls_runtime *runtime) {
-  static const char *const kinds[] = {"function", "session", "graph"};
-  _Static_assert(sizeof(kinds) / sizeof(kinds[0]) == LS_MADE_COUNT,
-                 "a kind has a name");
-  for (size_t i = 0; i < LS_MADE_COUNT; ++i) {
-    const int count = __atomic_load_n(&runtime->made[i], __ATOMIC_ACQUIRE);
-    if (count > 0)
-      return ls_failed_precondition(
-          "a runtime cannot be destroyed while objects created under it exist: "
-          "release %d %s%s first",
-          count, kinds[i], count == 1 ? "" : "s");
-  }
-  return ls_ok();
+  return ls_runtime_check_made(runtime, LS_MADE_COUNT);
 }
 
 static ls_status destroy_runtime(ls_runtime *runtime) {
@@ -251,7 +253,7 @@ static ls_status destroy_runtime(ls_runtime *runtime) {
         "and destroy it (ls_trace_destroy)");
   if (runtime->host_threads != NULL)
     LS_RETURN_IF_ERROR(ls_host_threads_check(runtime->host_threads));
-  LS_RETURN_IF_ERROR(check_made(runtime));
+  LS_RETURN_IF_ERROR(ls_runtime_check_made(runtime, LS_MADE_EVENT_WRITER));
   for (const ls_making *at = ls_this_thread.work.making; at != NULL;
        at = at->outer)
     if (at->runtime == runtime)

@@ -38,6 +38,15 @@ typedef enum ls_made {
   LS_MADE_FUNCTION,
   LS_MADE_SESSION,
   LS_MADE_GRAPH,
+  LS_MADE_ESTIMATOR,
+  LS_MADE_HOOK,
+  LS_MADE_CHECKPOINTS,
+  LS_MADE_SAVED_FILE,
+  LS_MADE_CANCEL,
+  // Kinds that eager values may refer to, too: counted once these are dropped.
+  LS_MADE_EVENT_WRITER,
+  LS_MADE_ITERATOR,
+  LS_MADE_VARIABLE,
   LS_MADE_COUNT
 } ls_made;
 
@@ -141,6 +150,10 @@ static inline void ls_runtime_note_made(ls_runtime *runtime, ls_made kind) {
 static inline void ls_runtime_note_gone(ls_runtime *runtime, ls_made kind) {
   __atomic_fetch_sub(&runtime->made[kind], 1, __ATOMIC_RELAXED);
 }
+// Refuses to destroy a runtime if objects of the kinds before `end` are alive;
+// names the first of their kinds.
+LS_MUST_USE ls_status ls_runtime_check_made(const ls_runtime *runtime,
+                                            ls_made end);
 
 // ---- Progress --------------------------------------------------------------
 // Lets a run that waits find out if other runs make progress. Counts over all

@@ -74,6 +74,8 @@ static void destroy_iterator(ls_object *object) {
   ls_release(allocator, self->stats);
   ls_work_deinit(&self->work);
   ls_dataset_release(self->dataset);
+  if (self->work.runtime != NULL)
+    ls_runtime_note_gone(self->work.runtime, LS_MADE_ITERATOR);
   ls_release(allocator, self);
 }
 

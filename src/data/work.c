@@ -30,6 +30,7 @@ ls_status ls_work_init(ls_work *work, const ls_dataset *dataset,
                        const ls_iterator_options *options) {
   work->runtime = ls_runtime_current();
   if (work->runtime == NULL) return ls_out_of_memory();
+  ls_runtime_note_made(work->runtime, LS_MADE_ITERATOR);
   work->allocator = ls_runtime_allocator(work->runtime);
   work->seed = options->seed;
   LS_RETURN_IF_ERROR(ls_mutex_init(&work->lock));

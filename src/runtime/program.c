@@ -313,8 +313,7 @@ void ls_runtime_state_drop_ops(ls_runtime_state *state) {
   state->eager_bytes = 0;
 }
 
-static ls_status destroy_state(void *pointer) {
-  ls_runtime_state *state = pointer;
+static void free_state(ls_runtime_state *state) {
   ls_eager_graphs_deinit(state);
   ls_runtime_state_drop_ops(state);
   ls_map_deinit(&state->eager_ops);
@@ -323,6 +322,21 @@ static ls_status destroy_state(void *pointer) {
   ls_map_deinit(&state->comparisons);
   ls_store_destroy(state->store);
   ls_release(state->allocator, state);
+}
+
+// Drops what only eager ops refer to, and refuses if the user has more.
+static ls_status check_users(ls_runtime_state *state) {
+  ls_runtime_state_drop_ops(state);
+  const ls_status status = ls_runtime_check_made(state->runtime, LS_MADE_COUNT);
+  if (ls_status_is_ok(status)) return status;
+  ls_status_free(status);
+  ls_eager_graphs_empty(state);
+  return ls_runtime_check_made(state->runtime, LS_MADE_COUNT);
+}
+
+static ls_status destroy_state(void *state) {
+  LS_RETURN_IF_ERROR(check_users(state));
+  free_state(state);
   return ls_ok();
 }
 
@@ -340,7 +354,7 @@ static ls_status make_state(ls_runtime *runtime, ls_runtime_state **out_state) {
   ls_eager_graphs_init(state);
   const ls_status status = ls_store_create(runtime, &state->store);
   if (!ls_status_is_ok(status)) {
-    ls_status_free(destroy_state(state));
+    free_state(state);
     return status;
   }
   ls_runtime_set_slot(runtime, LS_SLOT_RUNTIME, state, destroy_state);

@@ -244,10 +244,16 @@ ls_status ls_store_look(ls_store *store, const ls_variable *variable,
                         const ls_buffer **out_buffer) {
   const ls_place *place = store_find(store, variable);
   *out_buffer = NULL;
-  if (place == NULL || !is_set(&place->written))
+  if (place == NULL || !is_set(&place->written)) {
+    if (variable->runtime != store->runtime)
+      return ls_failed_precondition(
+          "variable '%s' has no value here: it belongs to another runtime, "
+          "which ls_runtime_make_current makes current",
+          variable->name);
     return ls_failed_precondition(
         "variable '%s' has no value here; run its initializer first",
         variable->name);
+  }
   *out_buffer = place->buffer;
   return ls_ok();
 }

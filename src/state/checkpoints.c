@@ -354,6 +354,24 @@ void ls_checkpoints_on_written(ls_checkpoints *self,
 }
 
 // ---- Opening ---------------------------------------------------------------
+// Refuses variables that a save could not tell apart.
+static ls_status check_names(const ls_saver *values) {
+  LS_OWN(ls_map, names) = {0};
+  ls_map_init(&names, ls_current_allocator());
+  for (size_t i = 0; i < values->num_variables; ++i) {
+    if (values->variables == NULL || values->variables[i] == NULL)
+      return ls_ok();  // A save refuses it.
+    const char *name = ls_variable_name(values->variables[i]);
+    if (ls_map_find_text(&names, name) != NULL)
+      return ls_invalid_argument(
+          "two variables of checkpoints are called '%s': give one of their "
+          "layers or optimizers another .name",
+          name);
+    LS_RETURN_IF_NO_MEMORY(ls_map_insert_text(&names, name, &names));
+  }
+  return ls_ok();
+}
+
 static ls_status checkpoints_check_options(const ls_checkpoints_options *o) {
   if (o->keep.value < 0 || o->keep_best.value < 0 || o->every_steps.value < 0 ||
       o->every_seconds.value < 0 || o->keep_every_hours < 0)
@@ -362,6 +380,7 @@ static ls_status checkpoints_check_options(const ls_checkpoints_options *o) {
         "every_steps %lld, every_seconds %lld, keep_every_hours %g",
         o->keep.value, o->keep_best.value, o->every_steps.value,
         o->every_seconds.value, o->keep_every_hours);
+  LS_RETURN_IF_ERROR(check_names(o->values));
   for (size_t i = 0; i < o->num_states; ++i) {
     const ls_saveable *state = &o->states[i];
     if (state->name == NULL || state->save == NULL || state->restore == NULL)
@@ -423,6 +442,7 @@ static ls_status checkpoints_open(const ls_checkpoints_options *options,
   ls_allocator *allocator = ls_runtime_allocator(runtime);
   LS_NEW_OR_RETURN(allocator, ls_checkpoints, self);
   self->runtime = runtime;
+  ls_runtime_note_made(runtime, LS_MADE_CHECKPOINTS);
   self->allocator = allocator;
   self->options = *options;
   self->only_reads = only_reads;
@@ -462,6 +482,7 @@ ls_status ls_checkpoints_close(ls_checkpoints *checkpoints) {
   ls_release(self->allocator, self->list.items);
   ls_release(self->allocator, self->folder);
   ls_release(self->allocator, self->copies);
+  ls_runtime_note_gone(self->runtime, LS_MADE_CHECKPOINTS);
   ls_release(self->allocator, self);
   return status;
 }

@@ -463,6 +463,7 @@ static ls_status saved_open_begin(ls_saved_file **out_file) {
   LS_RETURN_IF_NO_MEMORY(runtime);
   LS_NEW_OR_RETURN(ls_runtime_allocator(runtime), ls_saved_file, file);
   file->runtime = runtime;
+  ls_runtime_note_made(runtime, LS_MADE_SAVED_FILE);
   file->step = -1;
   *out_file = file;
   return ls_ok();
@@ -528,5 +529,6 @@ void ls_saved_file_close(ls_saved_file *file) {
   if (file == NULL) return;
   saved_npz_close(&file->npz);
   ls_checkpoint_file_deinit(&file->checkpoint);
+  ls_runtime_note_gone(file->runtime, LS_MADE_SAVED_FILE);
   ls_release(ls_runtime_allocator(file->runtime), file);
 }

@@ -3,15 +3,21 @@
 // What is destroyed while it is in use: a runtime stays, and says so; a
 // function, a session and a graph go once their last call or session has.
 #include "distribute/own.h"
+#include "lockstep/cancel.h"
+#include "lockstep/checkpoint.h"
 #include "lockstep/dataset.h"
 #include "lockstep/eager.h"
 #include "lockstep/element_spec.h"
+#include "lockstep/events.h"
+#include "lockstep/hook.h"
 #include "lockstep/host.h"
 #include "lockstep/iterator.h"
 #include "lockstep/object.h"
+#include "lockstep/saved_file.h"
 #include "lockstep/session.h"
 #include "support/callbacks.h"
 #include "support/function.h"
+#include "support/memory_files.h"
 #include "support/replicas.h"
 #include "support/values.h"
 
@@ -90,6 +96,92 @@ TEST(a_runtime_stays_while_what_was_made_under_it_lives) {
   expect_status(ls_runtime_destroy(made), LS_FAILED_PRECONDITION,
                 "release 1 graph first");
   ls_graph_destroy(graph);
+  ls_runtime_make_current(before);
+  expect_ok(ls_runtime_destroy(made));
+}
+
+// Makes one object of each kind that uses its runtime when it is released.
+static ls_variable *variable;
+static ls_iterator *batches;
+static ls_cancel *cancel;
+static ls_hook *hook;
+static ls_event_writer *writer;
+static ls_checkpoints *checkpoints;
+static ls_saved_file *saved;
+
+static void make_users(void) {
+  const ls_saver values = {.variables = &variable, .num_variables = 1};
+  variable = variable_of("v", LS_DTYPE_F32, LS_SCALAR, &(double){1});
+  expect_ok(ls_checkpoints_open(
+      &(ls_checkpoints_options){.folder = "run", .values = &values},
+      &checkpoints));
+  expect_ok(ls_checkpoints_save(checkpoints, 1, NULL, 0));
+  expect_ok(ls_checkpoints_wait(checkpoints));
+  expect_ok(ls_saved_file_open("run", &saved));
+  expect_ok(ls_event_writer_open(&(ls_event_writer_options){.folder = "events"},
+                                 &writer));
+  expect_ok(ls_hook_create(&(ls_hook_options){.name = "h"}, &hook));
+  expect_ok(ls_cancel_create(made, &cancel));
+  ls_dataset *data = ls_dataset_range(0, 400, 1);
+  LS_OWN(ls_nest, element) = ls_none();
+  expect_ok(ls_iterator_create(data, NULL, &batches));
+  expect_ok(ls_iterator_next(batches, &element));
+  ls_dataset_release(data);
+}
+
+// Expects that `made` stays for one object of a kind; the caller releases it.
+static void expect_stays(const char *text) {
+  expect_status(ls_runtime_destroy(made), LS_FAILED_PRECONDITION, text);
+}
+
+TEST(a_runtime_stays_for_objects_that_use_it_when_they_go) {
+  memory_files files = {0};
+  const ls_file_system system = memory_files_system(&files);
+  expect_ok(ls_runtime_create(
+      &(ls_runtime_options){.threads = 2, .file_system = &system}, &made));
+  ls_runtime *before = ls_runtime_make_current(made);
+  make_users();
+  ls_runtime_make_current(before);
+  expect_stays("release 1 hook first");
+  ls_hook_release(hook);
+  expect_stays("release 1 checkpoint folder first");
+  expect_ok(ls_checkpoints_close(checkpoints));
+  expect_stays("release 1 saved file first");
+  ls_saved_file_close(saved);
+  expect_stays("release 1 cancel first");
+  ls_cancel_destroy(cancel);
+  expect_stays("release 1 event writer first");
+  expect_ok(ls_event_writer_close(writer));
+  expect_stays("release 1 iterator first");
+  ls_iterator_release(batches);
+  expect_stays("release 1 variable first");
+  ls_variable_release(variable);
+  expect_ok(ls_runtime_destroy(made));
+  memory_files_clear(&files);
+}
+
+TEST(a_variable_read_under_another_runtime_is_refused) {
+  expect_ok(ls_runtime_create(NULL, &made));
+  ls_runtime *before = ls_runtime_make_current(made);
+  variable = variable_of("v", LS_DTYPE_F32, LS_SCALAR, &(double){1});
+  ls_runtime_make_current(before);
+  double number = 0;
+  expect_status(ls_tensor_item(ls_variable_read(variable), &number),
+                LS_FAILED_PRECONDITION, "it belongs to another runtime");
+  ls_variable_release(variable);
+  expect_ok(ls_runtime_destroy(made));
+}
+
+TEST(a_runtime_goes_with_variables_that_only_a_tape_refers_to) {
+  expect_ok(ls_runtime_create(NULL, &made));
+  ls_runtime *before = ls_runtime_make_current(made);
+  ls_tape *tape = NULL;
+  expect_ok(ls_tape_begin(&tape));
+  variable = variable_of("v", LS_DTYPE_F32, LS_SCALAR, &(double){1});
+  ls_square(ls_variable_read(variable));
+  ls_variable_release(variable);
+  expect_ok(ls_tape_end(tape));
+  ls_tape_release(tape);
   ls_runtime_make_current(before);
   expect_ok(ls_runtime_destroy(made));
 }

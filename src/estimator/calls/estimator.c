@@ -144,6 +144,7 @@ static ls_status set_lists(ls_estimator *self, const ls_estimator_options *o) {
 static ls_status estimator_fill(ls_estimator *self,
                                 const ls_estimator_options *o) {
   self->runtime = ls_runtime_current();
+  ls_runtime_note_made(self->runtime, LS_MADE_ESTIMATOR);
   self->model_fn = o->model_fn;
   self->caches[LS_MODE_TRAIN] = o->train_cache;
   self->caches[LS_MODE_EVAL] = o->eval_cache;
@@ -179,6 +180,7 @@ void ls_estimator_destroy(ls_estimator *self) {
   ls_release(allocator, self->batch_axis);
   ls_release(allocator, self->model_dir);
   ls_release(allocator, self->compile_error);
+  ls_runtime_note_gone(self->runtime, LS_MADE_ESTIMATOR);
   ls_release(allocator, self);
 }
 

@@ -326,6 +326,7 @@ static void destroy_variable(ls_object *object) {
   ls_object_release(variable->strategy);
   ls_release(variable->allocator, variable->device);
   ls_release(variable->allocator, variable->name);
+  ls_runtime_note_gone(variable->runtime, LS_MADE_VARIABLE);
   ls_release(variable->allocator, variable);
 }
 
@@ -369,6 +370,7 @@ ls_status ls_variable_make(ls_runtime *runtime, const char *name, ls_type type,
   ls_object_init(&variable->object, &ls_variable_object_type);
   variable->allocator = allocator;
   variable->runtime = runtime;
+  ls_runtime_note_made(runtime, LS_MADE_VARIABLE);
   variable->type = type;
   variable->trainable = trainable;
   variable->id = __atomic_add_fetch(&last_id, 1, __ATOMIC_RELAXED);

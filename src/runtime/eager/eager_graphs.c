@@ -123,6 +123,12 @@ void ls_eager_graphs_init(ls_runtime_state *state) {
   ls_mutex_unlock(&graphs_lock);
 }
 
+void ls_eager_graphs_empty(ls_runtime_state *state) {
+  ls_map_item item;
+  for (size_t at = 0; ls_map_next(&state->eager_graphs, &at, &item);)
+    empty_graph(item.value);
+}
+
 void ls_eager_graphs_deinit(ls_runtime_state *state) {
   ls_mutex_lock(&graphs_lock);
   LS_UNLINK(&states, state, next);

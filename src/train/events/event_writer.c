@@ -105,6 +105,7 @@ static void event_writer_destroy(ls_event_writer *writer) {
   ls_text_deinit(&writer->records);
   ls_text_deinit(&writer->graph);
   ls_status_free(writer->status);
+  ls_runtime_note_gone(writer->runtime, LS_MADE_EVENT_WRITER);
   ls_release(writer->allocator, writer);
 }
 LS_OWNED_POINTER(ls_event_writer, event_writer_destroy)
@@ -142,6 +143,7 @@ ls_status ls_event_writer_open(const ls_event_writer_options *options,
           options->max_queue.set ? options->max_queue.value : INT64_MAX,
       .folder = strlen(options->folder),
       .flushed = ls_runtime_now(runtime)};
+  ls_runtime_note_made(runtime, LS_MADE_EVENT_WRITER);
   ls_text_init(&writer->path, allocator);
   ls_text_init(&writer->records, allocator);
   ls_text_init(&writer->graph, allocator);

@@ -20,6 +20,7 @@ static void hook_destroy(ls_object *object) {
   if (hook->type->size > 0) ls_release(allocator, hook->state);
   ls_release(allocator, hook->users.name);
   ls_release(allocator, hook);
+  ls_runtime_note_gone(ls_runtime_current(), LS_MADE_HOOK);
   (void)ls_runtime_make_current(before);
 }
 
@@ -31,6 +32,7 @@ ls_status ls_hook_lend(const ls_hook_type *type, void *state,
   LS_NEW_OR_RETURN(ls_current_allocator(), ls_hook, hook);
   ls_object_init(&hook->object, &object_type);
   hook->runtime = ls_runtime_current();
+  ls_runtime_note_made(hook->runtime, LS_MADE_HOOK);
   hook->type = type;
   hook->state = state;
   hook->needs_session = type->needs_session;
