@@ -15,7 +15,9 @@
 
 // One trace: a function graph for one signature, and its program.
 typedef struct trace {
-  struct trace *next;  // Newest first. Stays after a drop: a search may use it.
+  // Newest first: all traces, and those of a bucket. They stay after a drop: a
+  // search may use them.
+  struct trace *next, *next_alike;
   struct trace *next_dropped;
   uint64_t tracer_key;
   uint64_t options;
@@ -29,6 +31,8 @@ typedef struct trace {
   size_t num_result_leaves;
   ls_compiled *compiled;
 } trace;
+
+enum { BUCKETS = 128, MANY_TRACES = 16 };
 
 static const size_t RELEASED = ~(SIZE_MAX >> 1);
 
@@ -46,15 +50,17 @@ struct ls_function {
   ls_runtime *runtime;
   ls_function_options options;
   char *name;
-  ls_mutex lock;   // Guards adding and dropping traces.
-  trace *traces;   // Read without the lock.
-  trace *dropped;  // Invisible to new calls; freed when no call runs.
+  ls_mutex lock;            // Guards adding and dropping traces.
+  trace *traces;            // Read without the lock.
+  trace *buckets[BUCKETS];  // The same by hash of signature.
+  trace *dropped;           // Invisible to new calls; freed when no call runs.
   // Number of running calls and of uses of a trace, plus RELEASED once the last
   // reference is gone: then the last call frees the function.
   size_t running;
   size_t num_traces;
   uint64_t step;  // Number of steps so far, for random ops.
   bool compiles_only;
+  bool is_told;     // Many traces for values of a host scalar were reported.
   call_room *room;  // Taken and given back by an atomic exchange.
 };
 
@@ -119,8 +125,14 @@ static void drop_trace(ls_function *function, trace *t) {
   __atomic_store_n(&function->dropped, t, __ATOMIC_SEQ_CST);
 }
 
+static trace **bucket_of(ls_function *function, uint64_t hash) {
+  return &function->buckets[hash % BUCKETS];
+}
+
 void ls_function_clear(ls_function *function) {
   ls_mutex_lock(&function->lock);
+  for (size_t i = 0; i < BUCKETS; ++i)
+    __atomic_store_n(&function->buckets[i], NULL, __ATOMIC_SEQ_CST);
   trace *list = __atomic_exchange_n(&function->traces, NULL, __ATOMIC_SEQ_CST);
   for (trace *t = list; t != NULL; t = t->next)
     drop_trace(function, t);
@@ -266,6 +278,13 @@ static void end_span(const ls_function *function, const char *kind,
         &(ls_span){.kind = kind, .name = function->name, .began = began});
 }
 
+static void remove_from_bucket(ls_function *function, const trace *t) {
+  trace **at = bucket_of(function, t->signature.hash);
+  while (*at != t)
+    at = &(*at)->next_alike;
+  __atomic_store_n(at, t->next_alike, __ATOMIC_SEQ_CST);
+}
+
 // Drops traces that no call can run any more; the lock is held.
 static void drop_stale(ls_function *function) {
   trace **at = &function->traces;
@@ -276,6 +295,7 @@ static void drop_stale(ls_function *function) {
       continue;
     }
     __atomic_store_n(at, t->next, __ATOMIC_SEQ_CST);
+    remove_from_bucket(function, t);
     drop_trace(function, t);
   }
 }
@@ -285,6 +305,46 @@ static bool is_listed(const ls_function *function, const trace *wanted) {
   while (t != NULL && t != wanted)
     t = t->next;
   return t != NULL;
+}
+
+// Adds a trace to those that calls find; the lock is held.
+static void list_trace(ls_function *function, trace *t) {
+  trace **bucket = bucket_of(function, t->signature.hash);
+  t->next = function->traces;
+  t->next_alike = *bucket;
+  __atomic_store_n(&function->traces, t, __ATOMIC_SEQ_CST);
+  __atomic_store_n(bucket, t, __ATOMIC_SEQ_CST);
+}
+
+// Returns the leaf whose values made many traces, one each, at the first call
+// that finds so; else -1. The lock is held.
+static int64_t find_retraced_leaf(ls_function *function) {
+  int64_t leaf = -1;
+  size_t count = 0;
+  if (function->is_told || function->num_traces % MANY_TRACES != 0) return -1;
+  for (const trace *t = function->traces->next; t != NULL; t = t->next) {
+    const int64_t other =
+        ls_signature_other_scalar(&function->traces->signature, &t->signature);
+    count += other >= 0;
+    if (other >= 0) leaf = other;
+  }
+  function->is_told = count + 1 >= MANY_TRACES;
+  return function->is_told ? leaf : -1;
+}
+
+static void warn_of_scalar(const ls_function *function, ls_nest args,
+                           size_t leaf) {
+  size_t argument = 0, leaves = 0;
+  for (; argument + 1 < ls_nest_count(args); ++argument) {
+    leaves += ls_nest_num_leaves(ls_nest_item(args, argument));
+    if (leaves > leaf) break;
+  }
+  ls_runtime_log(
+      function->runtime, LS_LOG_WARNING, "runtime",
+      "function '%s' was traced for %d values of a host scalar in argument "
+      "%zu: pass an array (ls_array_create_copy(LS_DTYPE_F32, LS_SCALAR, "
+      "...)), of which one trace takes any value",
+      function->name, MANY_TRACES, argument);
 }
 
 // Adds a trace of these arguments; `like`, unless it is NULL, is one whose
@@ -305,16 +365,18 @@ static ls_status add_trace(ls_function *function, const ls_tracer *tracer,
     return ls_status_annotate(status, "while tracing function '%s'",
                               function->name);
   }
+  int64_t retraced = -1;
   ls_mutex_lock(&function->lock);
   drop_stale(function);
   if (like == NULL || is_listed(function, like)) {
-    t->next = function->traces;
-    __atomic_store_n(&function->traces, t, __ATOMIC_SEQ_CST);
+    list_trace(function, t);
     __atomic_fetch_add(&function->num_traces, like == NULL, __ATOMIC_RELAXED);
+    if (like == NULL) retraced = find_retraced_leaf(function);
   } else {
     drop_trace(function, t);  // For this call alone: the graph is `like`'s.
   }
   ls_mutex_unlock(&function->lock);
+  if (retraced >= 0) warn_of_scalar(function, args, (size_t)retraced);
   *out_trace = t;
   return ls_ok();
 }
@@ -331,19 +393,23 @@ static bool function_make_room(ls_function *function, call_room *room,
           LS_GROW(allocator, room->outputs, room->outputs_capacity, outputs));
 }
 
-// Finds a trace whose program fits the store; else sets `*out_like` to another
-// one of these arguments, NULL if there is none.
+// Flattens the arguments, and finds a trace whose program fits the store; else
+// sets `*out_like` to another one of these arguments, NULL if there is none.
 static trace *find_trace(ls_function *function, const ls_tracer *tracer,
                          ls_nest args, ls_nest *leaves, trace **out_like) {
-  trace *t = __atomic_load_n(&function->traces, __ATOMIC_SEQ_CST);
+  const size_t num_leaves = ls_nest_num_leaves(args);
+  ls_nest_flatten(args, leaves, num_leaves);
+  const uint64_t hash = ls_signature_hash(leaves, num_leaves);
+  trace *t = __atomic_load_n(bucket_of(function, hash), __ATOMIC_SEQ_CST);
   const ls_runtime_state *state =
       ls_runtime_slot(function->runtime, LS_SLOT_RUNTIME);
   const int32_t replicas = tracer->replicas > 0 ? tracer->replicas : 1;
   const int32_t exporting = ls_context_current()->scoped.exporting;
   *out_like = NULL;
-  for (; t != NULL; t = __atomic_load_n(&t->next, __ATOMIC_SEQ_CST)) {
-    if (t->tracer_key != tracer->key || t->options != tracer->options ||
-        t->replicas != replicas || t->exporting != exporting ||
+  for (; t != NULL; t = __atomic_load_n(&t->next_alike, __ATOMIC_SEQ_CST)) {
+    if (t->signature.hash != hash || t->tracer_key != tracer->key ||
+        t->options != tracer->options || t->replicas != replicas ||
+        t->exporting != exporting ||
         !ls_signature_matches(&t->signature, args, leaves))
       continue;
     if (ls_compiled_fits(t->compiled, state->store)) return t;
@@ -390,10 +456,8 @@ static ls_status call_trace(ls_function *function, const ls_tracer *tracer,
     return ls_out_of_memory();
   trace *like = NULL;
   trace *t = find_trace(function, tracer, args, room->leaves, &like);
-  if (t == NULL) {
+  if (t == NULL)
     LS_RETURN_IF_ERROR(add_trace(function, tracer, args, like, &t));
-    ls_nest_flatten(args, room->leaves, leaves);
-  }
   if (__atomic_load_n(&function->compiles_only, __ATOMIC_RELAXED))
     return ls_ok();
   if (!function_make_room(function, room, leaves + 2 * t->num_result_leaves,

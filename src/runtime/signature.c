@@ -103,6 +103,7 @@ static ls_status signature_fill(ls_signature *s, ls_nest args,
                                 ls_nest *leaves) {
   size_t slots = 0;
   ls_nest_flatten(args, leaves, s->num_leaves);
+  s->hash = ls_signature_hash(leaves, s->num_leaves);
   for (size_t i = 0; i < s->num_leaves; ++i) {
     if (!signature_key_of(leaves[i], &s->keys[i]))
       return signature_refuse(leaves[i]);
@@ -152,12 +153,34 @@ static bool same_shape(ls_nest a, ls_nest b) {
   return same == NULL;
 }
 
+static uint64_t add_to_hash(uint64_t hash, uint64_t value) {
+  hash = (hash ^ value) * 0x9e3779b97f4a7c15u;
+  return hash ^ hash >> 32;
+}
+
+static uint64_t add_leaf(uint64_t hash, ls_nest leaf) {
+  ls_leaf_key key;
+  if (!signature_key_of(leaf, &key)) return hash;
+  hash = add_to_hash(add_to_hash(hash, key.bits), (uint64_t)key.kind);
+  for (int i = 0; i < key.type.shape.rank; ++i)
+    hash = add_to_hash(hash, (uint64_t)key.type.shape.dim[i]);
+  for (size_t i = 0; i < ls_distributed_count(leaf); ++i)
+    hash = add_leaf(hash, ls_distributed_component(leaf, i));
+  return hash;
+}
+
+uint64_t ls_signature_hash(const ls_nest *leaves, size_t num_leaves) {
+  uint64_t hash = num_leaves;
+  for (size_t i = 0; i < num_leaves; ++i)
+    hash = add_leaf(hash, leaves[i]);
+  return hash;
+}
+
 bool ls_signature_matches(const ls_signature *signature, ls_nest args,
-                          ls_nest *leaves) {
+                          const ls_nest *leaves) {
   if (ls_nest_num_leaves(args) != signature->num_leaves ||
       !same_shape(signature->structure, args))
     return false;
-  ls_nest_flatten(args, leaves, signature->num_leaves);
   for (size_t i = 0, slot = 0; i < signature->num_leaves; ++i) {
     const ls_leaf_key *want = &signature->keys[i];
     ls_leaf_key have;
@@ -177,6 +200,22 @@ bool ls_signature_matches(const ls_signature *signature, ls_nest args,
     slot += want->slots;
   }
   return true;
+}
+
+int64_t ls_signature_other_scalar(const ls_signature *a,
+                                  const ls_signature *b) {
+  int64_t first = -1;
+  if (a->num_leaves != b->num_leaves || !same_shape(a->structure, b->structure))
+    return -1;
+  for (size_t i = a->num_leaves; i > 0; --i) {
+    const ls_leaf_key *x = &a->keys[i - 1], *y = &b->keys[i - 1];
+    if (x->kind != y->kind || x->slots != y->slots ||
+        !ls_signature_same_type(x->type, y->type) ||
+        (x->bits != y->bits && x->kind != LS_KIND_SCALAR))
+      return -1;
+    if (x->bits != y->bits) first = (int64_t)i - 1;
+  }
+  return first;
 }
 
 ls_status ls_signature_arrays(const ls_signature *signature,

@@ -27,6 +27,7 @@ typedef struct ls_signature {
   size_t num_leaves;
   ls_type *types;  // One per slot.
   size_t num_slots;
+  uint64_t hash;  // As ls_signature_hash returns it.
 } ls_signature;
 
 // Makes the signature of arguments. INVALID_ARGUMENT names a leaf that cannot
@@ -36,11 +37,15 @@ ls_status ls_signature_init(ls_signature *signature, ls_allocator *allocator,
 void ls_signature_deinit(ls_signature *signature);  // Accepts zeroed.
 LS_OWNED_STRUCT(ls_signature, ls_signature_deinit)
 
-// Returns true if the arguments have this signature. `leaves` has room for
-// `num_leaves` and gets the flattened arguments. Allocates nothing if they
-// match.
+// Returns a hash of leaves, equal for those of equal signatures.
+uint64_t ls_signature_hash(const ls_nest *leaves, size_t num_leaves);
+// Returns true if the arguments, flattened to `leaves`, have this signature.
+// Allocates nothing if they match.
 bool ls_signature_matches(const ls_signature *signature, ls_nest args,
-                          ls_nest *leaves);
+                          const ls_nest *leaves);
+// Returns the first leaf that differs if two signatures differ in the values of
+// host scalars only, else -1.
+int64_t ls_signature_other_scalar(const ls_signature *a, const ls_signature *b);
 
 // Lists (lends) the arrays of the slots, in order. Only after a match.
 //   (a failed eager tensor's own status)

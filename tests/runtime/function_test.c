@@ -63,6 +63,47 @@ TEST(host_scalars_are_part_of_the_signature_by_value) {
   assert_int_equal(traced, 3);
 }
 
+static int warnings;
+
+static void check_warning(void *user, const ls_log_line *line) {
+  (void)user;
+  if (line->level != LS_LOG_WARNING) return;
+  ++warnings;
+  assert_non_null(strstr(line->text, "function 'f' was traced for 16 values of "
+                                     "a host scalar in argument 1: pass an "));
+}
+
+static void scale_often(ls_function *f, int first, int end) {
+  LS_OWN(ls_nest, result) = {0};
+  for (int i = first; i < end; ++i) {
+    LS_OWN(ls_nest, args) =
+        LS_TUPLE(vector_nest(1, (float[]){4}), ls_nest_f64(i));
+    expect_ok(ls_function_call(f, args, &result));
+    assert_true(nest_element(result, 0) == 4.0 * i);
+  }
+}
+
+TEST(a_function_traced_for_many_host_scalars_warns_once) {
+  ls_runtime *runtime = NULL;
+  expect_ok(ls_runtime_create(
+      &(ls_runtime_options){.threads = 1, .log = check_warning}, &runtime));
+  ls_runtime *before = ls_runtime_make_current(runtime);
+  ls_function *f = function_of(scaled, NULL);
+  traced = warnings = 0;
+  scale_often(f, 0, 15);
+  assert_int_equal(warnings, 0);
+  for (int pass = 0; pass < 2; ++pass)  // All are found again.
+    scale_often(f, 0, 300);
+  assert_int_equal(warnings, 1);
+  assert_int_equal(traced, 300);
+  ls_function_clear(f);
+  scale_often(f, 0, 2);
+  assert_int_equal(traced, 302);
+  ls_function_release(f);
+  ls_runtime_make_current(before);
+  expect_ok(ls_runtime_destroy(runtime));
+}
+
 TEST(results_are_filled_in_place_unless_somebody_holds_them) {
   LS_OWN(ls_function, f) = function_of(doubled, NULL);
   LS_OWN(ls_nest, args) = LS_TUPLE(vector_nest(2, (float[]){1, 2}));
