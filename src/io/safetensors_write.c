@@ -24,7 +24,9 @@ static ls_status check_entries(ls_allocator *allocator,
           reserved_name);
     } else if (ls_map_find_text(&names, entry->name) != NULL) {
       return ls_invalid_argument(
-          "two arrays for a safetensors file are called '%s'", entry->name);
+          "two arrays for a safetensors file are called '%s': give one of "
+          "their layers or optimizers another .name",
+          entry->name);
     } else if (ls_safetensors_dtype_name(entry->dtype) == NULL) {
       return ls_invalid_argument(
           "array '%s' is %s, which safetensors files do not support",

@@ -398,6 +398,13 @@ TEST(a_state_that_is_not_there_changes_nothing) {
   options.num_states = 2;
   expect_status(ls_checkpoints_open(&options, &none), LS_INVALID_ARGUMENT,
                 "two states of checkpoints are called 'counters/other'");
+  ls_variable *twice[] = {w.options.values->variables[0],
+                          w.options.values->variables[0]};
+  const ls_saver alike = {.variables = twice, .num_variables = 2};
+  options = w.options;
+  options.values = &alike;
+  expect_status(ls_checkpoints_open(&options, &none), LS_INVALID_ARGUMENT,
+                "give one of their layers or optimizers another .name");
   assert_null(none);
 }
 
