@@ -37,6 +37,26 @@ TEST(a_failed_op_surfaces_once_with_its_place) {
   assert_int_equal(ls_function_num_traces(f), 0);
 }
 
+static ls_nest add_items(ls_nest args, void *user) {
+  const size_t *item = user;
+  return ls_leaf(ls_add(ls_nest_tensor(args, 0), ls_nest_tensor(args, *item)));
+}
+
+TEST(an_item_that_is_no_tensor_is_named) {
+  static const char *const texts[] = {
+      "item 1 of the nest is a host scalar, f64: read it by ls_nest_number",
+      "there is no item 2 in a nest of 2"};
+  LS_OWN(ls_nest, args) =
+      LS_TUPLE(vector_nest(2, (float[]){1, 2}), ls_nest_f64(3));
+  for (size_t i = 0; i < 2; ++i) {
+    size_t item = i + 1;
+    LS_OWN(ls_function, f) = function_of(add_items, &item);
+    ls_nest result = {0};
+    expect_status(ls_function_call(f, args, &result), LS_INVALID_ARGUMENT,
+                  texts[i]);
+  }
+}
+
 static ls_nest refuse(ls_nest args, void *user) {
   (void)args;
   (void)user;

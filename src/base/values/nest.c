@@ -476,11 +476,28 @@ static ls_nest leaf_at(ls_nest nest, size_t index) {
   return index == 0 ? nest : ls_none();
 }
 
+// Notes, as note_missing does, why a nest has no tensor there.
+static void note_no_tensor(ls_nest nest, ls_nest leaf, size_t index) {
+  char *text = missing_key.text;
+  const size_t size = sizeof(missing_key.text);
+  const size_t count = ls_nest_is_node(nest) ? ls_nest_count(nest) : 1;
+  if (index >= count)
+    ls_format(text, size, "there is no item %zu in a nest of %zu", index,
+              count);
+  else if (leaf.kind == LS_KIND_SCALAR)
+    ls_format(text, size,
+              "item %zu of the nest is a host scalar, %s: read it by "
+              "ls_nest_number, or pass an array",
+              index, ls_dtype_name(leaf.dtype));
+  else
+    text[0] = '\0';
+}
+
 ls_tensor ls_nest_tensor(ls_nest nest, size_t index) {
   const ls_nest leaf = leaf_at(nest, index);
   if (leaf.kind == LS_KIND_TENSOR) return leaf.as.tensor;
-  if (nest.kind == LS_KIND_NONE && missing_key.text[0] != '\0')
-    missing_key.is_read = true;
+  if (nest.kind != LS_KIND_NONE) note_no_tensor(nest, leaf, index);
+  missing_key.is_read = missing_key.text[0] != '\0';
   return (ls_tensor){0};
 }
 
