@@ -180,7 +180,8 @@ static ls_status check_hosts(const ls_plan *plan) {
   return ls_invalid_argument(
       "mode %s on %lld hosts with %lld replicas: allowed are one host; input "
       "that is BROADCAST or SLICED; PER_HOST_V2 for eval, and for predict with "
-      "one replica",
+      "one replica: set .eval_training_input = LS_INPUT_SLICED of "
+      "ls_tpu_config, for eval and predict, and .any_batch of the estimator",
       ls_estimator_mode_name(plan->mode), hosts, replicas);
 }
 
