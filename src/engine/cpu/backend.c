@@ -255,7 +255,11 @@ ls_status ls_cpu_backend_create(ls_runtime *runtime, ls_backend **out_backend) {
   const ls_math math = ls_runtime_math(runtime);
   if (math == LS_MATH_BF16 || math == LS_MATH_BF16_DIRECT) {
     self->bf16_kernels = *self->kernels;
-    ls_cpu_kernels_use_bf16(&self->bf16_kernels);
+    if (!ls_cpu_kernels_use_bf16(&self->bf16_kernels))
+      ls_runtime_log(runtime, LS_LOG_WARNING, "engine",
+                     "math %s is slower than %s here: the processor has no "
+                     "instruction for it (AVX512-BF16)",
+                     ls_math_name(math), ls_math_name(LS_MATH_FAST));
     self->kernels = &self->bf16_kernels;
   }
   make_numerics_id(self);

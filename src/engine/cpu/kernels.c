@@ -86,24 +86,29 @@ extern const ls_cpu_sparse_input ls_cpu_sparse_input_bf16_v4bf16;
 extern const ls_cpu_sparse_weights ls_cpu_sparse_weights_bf16_v4bf16;
 extern const ls_cpu_winograd_planes ls_cpu_winograd_bf16_v4bf16;
 
-static void use_bf16_instruction(ls_cpu_kernels *kernels) {
+static bool use_bf16_instruction(ls_cpu_kernels *kernels) {
   if (strcmp(kernels->name, "v4") != 0 || !__builtin_cpu_supports("avx512bf16"))
-    return;
+    return false;
   kernels->product_bf16 = ls_cpu_product_bf16_v4bf16;
   kernels->product_bf16_scratch = ls_cpu_product_bf16_scratch_v4bf16;
   kernels->sparse_input_bf16 = &ls_cpu_sparse_input_bf16_v4bf16;
   kernels->sparse_weights_bf16 = &ls_cpu_sparse_weights_bf16_v4bf16;
   kernels->winograd_bf16 = &ls_cpu_winograd_bf16_v4bf16;
+  return true;
 }
 #else
-static void use_bf16_instruction(ls_cpu_kernels *kernels) { (void)kernels; }
+static bool use_bf16_instruction(ls_cpu_kernels *kernels) {
+  (void)kernels;
+  return false;
+}
 #endif
 
-void ls_cpu_kernels_use_bf16(ls_cpu_kernels *kernels) {
-  use_bf16_instruction(kernels);
+bool ls_cpu_kernels_use_bf16(ls_cpu_kernels *kernels) {
+  const bool is_fast = use_bf16_instruction(kernels);
   kernels->product = kernels->product_bf16;
   kernels->product_scratch = kernels->product_bf16_scratch;
   kernels->sparse_input = kernels->sparse_input_bf16;
   kernels->sparse_weights = kernels->sparse_weights_bf16;
   kernels->winograd_planes = kernels->winograd_bf16;
+  return is_fast;
 }
