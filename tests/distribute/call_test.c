@@ -43,7 +43,8 @@ TEST(replicas_get_their_parts) {
   // The arguments are a list or a tuple.
   expect_status(ls_strategy_run(strategy, ls_plain(give_args, NULL),
                                 ls_nest_f64(1), &made),
-                LS_INVALID_ARGUMENT, "1.0");
+                LS_INVALID_ARGUMENT,
+                "wrap a single one: LS_TUPLE(ls_nest_retain(batch)); got 1.0");
 }
 
 static ls_nest count_calls(ls_nest args, void *user) {

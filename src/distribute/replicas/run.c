@@ -111,7 +111,8 @@ static ls_status check_run(ls_callable callable, ls_nest args) {
     return ls_ok();
   LS_RETURN_IF_ERROR(ls_nest_status(args));
   return ls_invalid_argument(
-      "the arguments of a run are a list or a tuple, got %s",
+      "the arguments of a run are a list or a tuple; wrap a single one: "
+      "LS_TUPLE(ls_nest_retain(batch)); got %.60s",
       LS_NEST_TEXT(args));
 }
 
