@@ -166,10 +166,14 @@ static const char *layout_advice(const ls_restore_plan *plan,
   if (!is_kernel(plan->variables[index])) return "";
   if (choice->layout == LS_LAYOUT_TORCH)
     return fits_own(choice, variable, entry)
-               ? ": it is in our layout, not in that of --layout torch"
+               ? ": it is in our layout, not in that of --layout torch (in C "
+                 ".layout of ls_value_choice)"
                : "";
-  return fits_torch(choice, variable, entry) ? ": it fits with --layout torch"
-                                             : "";
+  return fits_torch(choice, variable, entry)
+             ? ": it fits with --layout torch (in C .layout = LS_LAYOUT_TORCH "
+               "of "
+               "ls_value_choice)"
+             : "";
 }
 
 void ls_layout_permute(const ls_kernel_layout *layout, size_t element_size,
@@ -215,7 +219,8 @@ static ls_status restore_plan_missing(const ls_value_source *source,
       source->num_entries, held,
       source->num_entries > MOST_SHOWN ? ", ..." : "",
       torch ? "; these look like PyTorch's names: map them to the model's, as "
-              "in --map hidden.weight=hidden/kernel, with --layout torch "
+              "in --map hidden.weight=hidden/kernel, with --layout torch; in "
+              "C .names and .layout of ls_value_choice "
               "(docs/from-pytorch.md)"
             : "");
 }
