@@ -27,8 +27,10 @@
 #include "lockstep/function.h"
 #include "lockstep/iterator.h"
 #include "lockstep/layers.h"
+#include "lockstep/losses.h"
 #include "lockstep/optimizers.h"
 #include "lockstep/strategy.h"
+#include "lockstep/weights.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -96,10 +98,30 @@ LS_BAG_MAKER_(ls_recurrent_layer, ls_recurrent_layer, ls_recurrent_options,
 LS_BAG_MAKER_(ls_sgd, ls_optimizer, ls_sgd_options, ls_optimizer_release)
 LS_BAG_MAKER_(ls_adam, ls_optimizer, ls_adam_options, ls_optimizer_release)
 LS_BAG_MAKER_(ls_adamw, ls_optimizer, ls_adam_options, ls_optimizer_release)
+LS_BAG_MAKER_(ls_lamb, ls_optimizer, ls_adam_options, ls_optimizer_release)
+LS_BAG_MAKER_(ls_adagrad, ls_optimizer, ls_adagrad_options,
+              ls_optimizer_release)
+LS_BAG_MAKER_(ls_rmsprop, ls_optimizer, ls_rmsprop_options,
+              ls_optimizer_release)
+LS_BAG_MAKER_(ls_lion, ls_optimizer, ls_lion_options, ls_optimizer_release)
+LS_BAG_MAKER_(ls_weight, ls_variable, ls_weight_options, ls_variable_release)
 LS_BAG_MAKER_(ls_function, ls_function, ls_function_options,
               ls_function_release)
 LS_BAG_MAKER_(ls_mirrored_strategy, ls_strategy, ls_mirrored_options,
               ls_strategy_release)
+
+// Maker of a running mean.
+static inline void ls_running_mean_drop_(void *thing) {
+  ls_running_mean_destroy((ls_running_mean *)thing);
+}
+static inline ls_running_mean *ls_running_mean_in(ls_bag *bag,
+                                                  const char *name) {
+  ls_running_mean *made = NULL;
+  if (bag->error != NULL) return NULL;
+  const ls_status status = ls_running_mean_create(name, &made);
+  return (ls_running_mean *)ls_bag_keep(bag, status, made,
+                                        ls_running_mean_drop_);
+}
 
 // Makers of a data set, taken over, and of an iterator on one, which retains
 // it.
@@ -146,6 +168,14 @@ ls_iterator_in(ls_bag *bag, ls_dataset *dataset,
 #define ls_adam_in(bag, ...) ls_adam_in_((bag), &(ls_adam_options){__VA_ARGS__})
 #define ls_adamw_in(bag, ...)                                                  \
   ls_adamw_in_((bag), &(ls_adam_options){__VA_ARGS__})
+#define ls_lamb_in(bag, ...) ls_lamb_in_((bag), &(ls_adam_options){__VA_ARGS__})
+#define ls_adagrad_in(bag, ...)                                                \
+  ls_adagrad_in_((bag), &(ls_adagrad_options){__VA_ARGS__})
+#define ls_rmsprop_in(bag, ...)                                                \
+  ls_rmsprop_in_((bag), &(ls_rmsprop_options){__VA_ARGS__})
+#define ls_lion_in(bag, ...) ls_lion_in_((bag), &(ls_lion_options){__VA_ARGS__})
+#define ls_weight_in(bag, ...)                                                 \
+  ls_weight_in_((bag), &(ls_weight_options){__VA_ARGS__})
 #define ls_function_in(bag, ...)                                               \
   ls_function_in_((bag), &(ls_function_options){__VA_ARGS__})
 #define ls_mirrored_strategy_in(bag, ...)                                      \

@@ -122,7 +122,8 @@ LS_API void ls_scope_end(ls_scope *scope);
 // if none was refused.
 LS_API LS_MUST_USE ls_status ls_scope_status(void);
 
-// Adds ops to `graph`, a build graph.
+// Begins a scope, ended by ls_scope_end, whose ops are added to `graph`, a
+// build graph.
 LS_API void ls_graph_begin(ls_scope *scope, ls_graph *graph);
 // Prefixes names with "name/", made unique ("name_1/"); a trailing '/' enters
 // that very scope again; NULL or "" leaves all scopes.

@@ -52,6 +52,12 @@ static ls_status fill(ls_bag *bag) {
   ls_norm_layer_in(bag, .channels = 3);
   ls_embedding_layer_in(bag, .rows = 4, .width = 2);
   ls_sgd_in(bag, .learning_rate = 0.1);
+  ls_lamb_in(bag, .learning_rate = 0.1);
+  ls_adagrad_in(bag);
+  ls_rmsprop_in(bag, .momentum = 0.9);
+  ls_lion_in(bag);
+  ls_weight_in(bag, .name = "w", .shape = LS_SHAPE(2));
+  ls_running_mean_in(bag, "mean");
   ls_mirrored_strategy_in(bag, .num_replicas = LS_SOME(2));
   ls_tpu_strategy_in(bag, .resolver = ls_tpu_resolver_in(bag));
   ls_infeed_queue_in(bag, .num_elements = LS_SOME(1));
