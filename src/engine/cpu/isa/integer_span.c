@@ -174,6 +174,17 @@ LS_EACH_INTEGER(BINARY, arithmetic, ARITHMETIC)
 
 // Counts the ones of 64 bits by an instruction if there is one for scalars but
 // not for vectors; otherwise sums neighbours: of bits, pairs, nibbles, bytes.
+static inline uint8_t ones_8(uint8_t x) {
+  x = (uint8_t)(x - (x >> 1 & 0x55));
+  x = (uint8_t)((x & 0x33) + (x >> 2 & 0x33));
+  return (uint8_t)((x + (x >> 4)) & 0x0F);
+}
+static inline uint16_t ones_16(uint16_t x) {
+  x = (uint16_t)(x - (x >> 1 & 0x5555));
+  x = (uint16_t)((x & 0x3333) + (x >> 2 & 0x3333));
+  x = (uint16_t)((x + (x >> 4)) & 0x0F0F);
+  return (uint16_t)((x + (x >> 8)) & 0x1F);
+}
 static inline uint32_t ones_32(uint32_t x) {
   x -= x >> 1 & 0x55555555U;
   x = (x & 0x33333333U) + (x >> 2 & 0x33333333U);
@@ -196,6 +207,17 @@ static inline uint64_t ones_64(uint64_t x) {
 }
 
 // Sets all bits below the highest one that is set.
+static inline uint8_t filled_8(uint8_t x) {
+  x = (uint8_t)(x | x >> 1);
+  x = (uint8_t)(x | x >> 2);
+  return (uint8_t)(x | x >> 4);
+}
+static inline uint16_t filled_16(uint16_t x) {
+  x = (uint16_t)(x | x >> 1);
+  x = (uint16_t)(x | x >> 2);
+  x = (uint16_t)(x | x >> 4);
+  return (uint16_t)(x | x >> 8);
+}
 static inline uint32_t filled_32(uint32_t x) {
   x |= x >> 1;
   x |= x >> 2;
@@ -212,11 +234,14 @@ static inline uint64_t filled_64(uint64_t x) {
   return x | x >> 32;
 }
 
-#define ONES(W, x) (sizeof(W) == 8 ? ones_64(x) : ones_32((uint32_t)(x)))
-#define FILLED(W, x) (sizeof(W) == 8 ? filled_64(x) : filled_32((uint32_t)(x)))
-#define POPCOUNT(T, W, x) ((T)ONES(W, LS_BITS(T, W, x)))
+#define OF_SIZE(T, name, x)                                                    \
+  (sizeof(T) == 8   ? name##_64((uint64_t)(x))                                 \
+   : sizeof(T) == 4 ? name##_32((uint32_t)(x))                                 \
+   : sizeof(T) == 2 ? name##_16((uint16_t)(x))                                 \
+                    : name##_8((uint8_t)(x)))
+#define POPCOUNT(T, W, x) ((T)OF_SIZE(T, ones, x))
 #define LEADING(T, W, x)                                                       \
-  ((T)(LS_WIDTH(T) - ONES(W, FILLED(W, LS_BITS(T, W, x)))))
+  ((T)(LS_WIDTH(T) - OF_SIZE(T, ones, OF_SIZE(T, filled, x))))
 LS_EACH_INTEGER(UNARY, popcount, POPCOUNT)
 LS_EACH_INTEGER(UNARY, leading, LEADING)
 

@@ -308,10 +308,7 @@ static inline bool ls_cpu_streams(const ls_cpu_kernels *kernels, size_t bytes) {
 #define LS_MIN_FLOAT(T, W, x, y) ((((x) < (y)) | ((x) != (x))) ? (x) : (y))
 
 // ---- Bits ------------------------------------------------------------------
-// Numbers as unsigned integers of the same bits.
-
-// The number of bits of a T, and x's bits in W.
+// The number of bits of a T.
 #define LS_WIDTH(T) ((unsigned)(8 * sizeof(T)))
-#define LS_BITS(T, W, x) ((W)(x) & (W)(~(W)0 >> (8 * sizeof(W) - LS_WIDTH(T))))
 
 #endif  // LS_ENGINE_CPU_KERNELS_LOOPS_H_
