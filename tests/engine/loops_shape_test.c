@@ -71,6 +71,12 @@ TEST(transpose_takes_any_permutation) {
   check_transpose(LS_DTYPE_F32, LS_SHAPE(700, 130), swap, &random);
   check_transpose(LS_DTYPE_BF16, LS_SHAPE(33, 1100), swap, &random);
   check_transpose(LS_DTYPE_F32, LS_SHAPE(3, 40, 5, 16), heads, &random);
+  // Few long rows, which are interleaved.
+  static const int64_t last[] = {0, 2, 1};
+  for (int64_t rows = 2; rows < 10; ++rows)
+    for (size_t t = 0; t < LOOP_TYPES; ++t)
+      check_transpose(loop_types[t], LS_SHAPE(rows % 3 + 1, rows, 9000 + rows),
+                      last, &random);
 }
 
 // ---- Sources ---------------------------------------------------------------

@@ -7,10 +7,10 @@
 #include "engine/cpu/kernels/loops.h"
 
 // Rows of fewer columns than FEW are moved by a loop for their number if
-// columns are adjacent or repeat one element, else column by column. Columns of
-// more bytes than SHORT are copied by memcpy, of more than LONG by vectors:
-// memcpy repeats bytes there, which takes some processors ten times as long at
-// some distances.
+// columns are adjacent, repeat one element or come from dense lines, else
+// column by column. Columns of more bytes than SHORT are copied by memcpy, of
+// more than LONG by vectors: memcpy repeats bytes there, which takes some
+// processors ten times as long at some distances.
 enum { FEW = 9, SHORT = 16, LONG = 4096 };
 typedef char line __attribute__((vector_size(64), aligned(1), may_alias));
 
@@ -32,11 +32,20 @@ static __attribute__((noinline)) void copy_long(char *o, const char *a,
     for (int64_t i = 0; i < count; ++i)                                        \
       o[i] = a[i * from];                                                      \
   }                                                                            \
+  LS_INLINE void turned_##size(T *o, const T *a, const ls_cpu_move *move,      \
+                               int64_t columns) {                              \
+    LS_INDEPENDENT                                                             \
+    for (int64_t r = 0; r < move->rows; ++r)                                   \
+      for (int64_t c = 0; c < columns; ++c)                                    \
+        o[r * columns + c] = a[c * move->in_column + r];                       \
+  }                                                                            \
   LS_INLINE void columns_##size(T *o, const T *a, const ls_cpu_move *move,     \
                                 int64_t columns) {                             \
     if (move->in_column == 0)                                                  \
       for (int64_t r = 0; r < move->rows; ++r)                                 \
         steps_##size(o + r * move->out_row, a + r * move->in_row, columns, 0); \
+    else if (move->in_column != 1)                                             \
+      turned_##size(o, a, move, columns);                                      \
     else                                                                       \
       for (int64_t r = 0; r < move->rows; ++r)                                 \
         for (int64_t c = 0; c < columns; ++c)                                  \
@@ -65,8 +74,10 @@ static __attribute__((noinline)) void copy_long(char *o, const char *a,
     T *o = out;                                                                \
     const T *a = in;                                                           \
     const bool few = move->columns < FEW && move->rows > move->columns;        \
-    const bool dense = move->out_column == 1 &&                                \
-                       (move->in_column == 1 || move->in_column == 0);         \
+    const bool dense =                                                         \
+        move->out_column == 1 &&                                               \
+        (move->in_column == 1 || move->in_column == 0 ||                       \
+         (move->in_row == 1 && move->out_row == move->columns));               \
     switch (few && dense ? move->columns : 0) {                                \
       CASES(size)                                                              \
     default:                                                                   \

@@ -11,7 +11,7 @@
 #include "engine/cpu/kernels/loops.h"
 
 // A tile has up to TILE_ROWS rows of the result and TILE_COLUMNS columns.
-enum { TILE_ROWS = 32, TILE_COLUMNS = 512, STRIP = 16 };
+enum { TILE_ROWS = 32, TILE_COLUMNS = 512, STRIP = 16, FEW_COLUMNS = 9 };
 
 typedef struct move_params {
   ls_elementwise work;  // Describes moves of rows to fused instructions.
@@ -244,7 +244,8 @@ ls_status ls_move_plan(ls_kernel_plan *plan, ls_strided_dims dims,
   plan->params = self;
   const int32_t last = dims.rank - 1, rows_at = find_rows(&dims);
   if (self->count > 0 && rows_at >= 0 && rows_at < last &&
-      dims.step[last] > 1) {
+      dims.step[last] > 1 &&
+      (rows_at < last - 1 || dims.size[last] >= FEW_COLUMNS)) {
     self->columns = dims.size[last];
     self->column_step = dims.step[last];
     ls_strided_dims_remove(&dims, last);
