@@ -175,8 +175,9 @@ enum { BLOCK_WORK = 1 << 19 };
 // Least bands and elements of B that are worth a separate first step, of which
 // a block has LINE columns or rows of B.
 enum { MANY_BANDS = 4, LARGE_B = 1 << 14 };
-// Bytes of the values of k that are widened at a time.
-enum { WIDE_BYTES = 2048 };
+// Bytes of the values of k that are widened at a time; if A has few rows, which
+// soon have read the widened rows of B, bytes of all of those.
+enum { WIDE_BYTES = 2048, FEW_ROWS = 4, FEW_BYTES = 1 << 14 };
 
 typedef struct matmul_params {
   ls_cpu_product product;  // Arrays are set per call.
@@ -239,10 +240,15 @@ static void narrow_row(const matmul_params *self, char *out, const void *in,
 
 static size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
 
-// Returns the number of values of k that are widened at a time.
+// Returns the number of values of k that are widened at a time: even, as bf16
+// are multiplied in pairs.
 static size_t wide_k(const matmul_params *self) {
-  return min_size(self->product.k,
-                  WIDE_BYTES / (2 * ls_dtype_size(self->dtype)));
+  const ls_cpu_product *p = &self->product;
+  size_t bytes = WIDE_BYTES;
+  if (p->m <= FEW_ROWS && !p->b_transposed)
+    bytes = FEW_BYTES / min_size(p->n + 1, PANEL) / LINE * LINE;
+  return min_size(p->k, min_size(bytes, WIDE_BYTES) /
+                            (2 * ls_dtype_size(self->dtype)));
 }
 
 // Returns the bytes of a unit's widened bias and C, and of A and B for some
