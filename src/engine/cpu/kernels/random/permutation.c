@@ -4,39 +4,28 @@
 // block of the op's key (base/values/random.h), equal keys by index.
 //
 // An item is an index, in the low bits, below the upper bits of its key. Items
-// are sorted by as many top bits as there are items and some more, a digit at a
-// time, from the lowest on, each pass keeping the order of the previous one.
-// Few are out of order then: they are inserted where they belong.
+// are sorted by some top bits, which have two to four times as many values as
+// there are items: by the uppermost ones into buckets, then each bucket, in a
+// near cache, by the others. Both keep the order of equal ones. Few are out of
+// order then: they are inserted where they belong.
 #include "engine/cpu/kernels/kernel.h"
 #include "engine/cpu/kernels/loops.h"
 #include "engine/cpu/kernels/random/draw.h"
 
-enum { MOST_DIGIT_BITS = 11 };
+// Bits that are sorted by without buckets, at most; bits of buckets, at most.
+enum { LOW_BITS = 11, MOST_BUCKET_BITS = 9 };
 
 typedef struct permutation_params {
   ls_draw draw;
   const ls_cpu_kernels *kernels;
   int64_t count;
   unsigned index_bits;
-  unsigned passes, digit_bits;
+  unsigned bucket_bits, low_bits;
   bool wide;  // True for i64, false for i32.
 } permutation_params;
 
-static size_t places_bytes(const permutation_params *self) {
-  return ((size_t)self->passes << self->digit_bits) * sizeof(uint64_t);
-}
-
-// Returns the digit of `item` that a pass sorts by.
-static uint64_t digit_of(const permutation_params *self, uint64_t item,
-                         unsigned pass) {
-  const unsigned above = (self->passes - 1 - pass) * self->digit_bits;
-  return item << above >> (64 - self->digit_bits);
-}
-
-// Counts the items of each digit too, pass after pass.
 static void draw_items(const permutation_params *self,
-                       const ls_random_source *source, uint64_t *items,
-                       uint64_t *places) {
+                       const ls_random_source *source, uint64_t *items) {
   enum { BLOCKS = 128 };
   for (int64_t i = 0; i < self->count; i += 2 * BLOCKS) {
     const int64_t count = ls_min_i64(2 * BLOCKS, self->count - i);
@@ -48,10 +37,6 @@ static void draw_items(const permutation_params *self,
       items[i + k] =
           key >> self->index_bits << self->index_bits | (uint64_t)(i + k);
     }
-    for (unsigned pass = 0; pass < self->passes; ++pass)
-      for (int64_t k = 0; k < count; ++k)
-        ++places[(uint64_t)pass << self->digit_bits |
-                 digit_of(self, items[i + k], pass)];
   }
 }
 
@@ -72,19 +57,25 @@ static bool is_before(const permutation_params *self,
   return redraw_key(self, source, item) < redraw_key(self, source, other);
 }
 
-// Sorts `from` by a pass's digit into `target`. `places` has the number of
-// items of each digit.
-static void sort_by_digit(const permutation_params *self, uint64_t *target,
-                          const uint64_t *from, uint64_t *places,
-                          unsigned pass) {
+// Sorts items by the `bits` bits below the `above` uppermost ones. `ends` gets
+// the end of the items of each value.
+static void sort_by_digit(uint64_t *restrict target,
+                          const uint64_t *restrict from, size_t count,
+                          unsigned above, unsigned bits,
+                          uint64_t *restrict ends) {
+  const unsigned below = 64 - above - bits;
+  const uint64_t last = (UINT64_C(1) << bits) - 1;
+  memset(ends, 0, sizeof(uint64_t) << bits);
+  for (size_t i = 0; i < count; ++i)
+    ++ends[from[i] >> below & last];
   uint64_t place = 0;
-  for (uint64_t v = 0; v < UINT64_C(1) << self->digit_bits; ++v) {
-    const uint64_t size = places[v];
-    places[v] = place;
+  for (size_t v = 0; v <= last; ++v) {
+    const uint64_t size = ends[v];
+    ends[v] = place;
     place += size;
   }
-  for (int64_t i = 0; i < self->count; ++i)
-    target[places[digit_of(self, from[i], pass)]++] = from[i];
+  for (size_t i = 0; i < count; ++i)
+    target[ends[from[i] >> below & last]++] = from[i];
 }
 
 static void permutation_loop(const ls_kernel_call *call, int64_t begin_block,
@@ -93,17 +84,20 @@ static void permutation_loop(const ls_kernel_call *call, int64_t begin_block,
   if (begin_block == end_block || self->count == 0) return;
   const ls_random_source source = ls_draw_source(&self->draw, call);
   const uint64_t mask = (UINT64_C(1) << self->index_bits) - 1;
-  uint64_t *items = call->scratch, *other = items + self->count;
-  uint64_t *places = other + self->count;
-  memset(places, 0, places_bytes(self));
-  draw_items(self, &source, items, places);
-  for (unsigned pass = 0; pass < self->passes; ++pass) {
-    sort_by_digit(self, other, items,
-                  places + ((size_t)pass << self->digit_bits), pass);
-    uint64_t *sorted = other;
-    other = items;
-    items = sorted;
+  uint64_t *drawn = call->scratch, *items = drawn + self->count;
+  uint64_t *ends = items + self->count;
+  uint64_t *low_ends = ends + ((size_t)1 << self->bucket_bits);
+  draw_items(self, &source, drawn);
+  ends[0] = (uint64_t)self->count;
+  if (self->bucket_bits > 0) {
+    sort_by_digit(items, drawn, ends[0], 0, self->bucket_bits, ends);
+    uint64_t *sorted = items;
+    items = drawn;
+    drawn = sorted;
   }
+  for (size_t v = 0, at = 0; v < (size_t)1 << self->bucket_bits; at = ends[v++])
+    sort_by_digit(items + at, drawn + at, ends[v] - at, self->bucket_bits,
+                  self->low_bits, low_ends);
   for (int64_t i = 1; i < self->count; ++i) {
     const uint64_t item = items[i];
     if (item > (items[i - 1] | mask)) continue;
@@ -112,12 +106,13 @@ static void permutation_loop(const ls_kernel_call *call, int64_t begin_block,
       items[at] = items[at - 1];
     items[at] = item;
   }
-  for (int64_t i = 0; i < self->count; ++i) {
-    if (self->wide)
-      ((int64_t *)call->out[0])[i] = (int64_t)(items[i] & mask);
-    else
-      ((int32_t *)call->out[0])[i] = (int32_t)(items[i] & mask);
-  }
+  int64_t *wide = call->out[0];
+  int32_t *narrow = call->out[0];
+  const int64_t count = self->count;
+  for (int64_t i = 0; self->wide && i < count; ++i)
+    wide[i] = (int64_t)(items[i] & mask);
+  for (int64_t i = 0; !self->wide && i < count; ++i)
+    narrow[i] = (int32_t)(items[i] & mask);
 }
 
 ls_status kernel_permutation(ls_kernel_plan *plan) {
@@ -135,9 +130,12 @@ ls_status kernel_permutation(ls_kernel_plan *plan) {
                                .wide = dtype == LS_DTYPE_I64};
   while (count >> self->index_bits > 0)
     ++self->index_bits;
-  // Digits of 16 times as many values as there are items.
-  self->passes = 1 + (self->index_bits + 3) / MOST_DIGIT_BITS;
-  self->digit_bits = (self->index_bits + 4 + self->passes - 1) / self->passes;
-  plan->scratch = 2 * (size_t)count * sizeof(uint64_t) + places_bytes(self);
+  const unsigned bits = self->index_bits + 1;
+  if (bits > LOW_BITS)
+    self->bucket_bits = (unsigned)ls_min_i64(bits - LOW_BITS, MOST_BUCKET_BITS);
+  self->low_bits = bits - self->bucket_bits;
+  plan->scratch = (2 * (size_t)count + ((size_t)1 << self->bucket_bits) +
+                   ((size_t)1 << self->low_bits)) *
+                  sizeof(uint64_t);
   return ls_kernel_runs(plan, permutation_loop, self, 1);
 }
