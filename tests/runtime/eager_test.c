@@ -194,6 +194,16 @@ TEST(a_gradient_over_many_rows_of_16_bits_copies_few_of_them) {
   expect_ok(ls_frame_end(NULL));
 }
 
+TEST(large_axes_without_elements_have_no_extremes_and_no_order) {
+  const int64_t large = INT64_C(1) << 33;
+  expect_ok(ls_frame_begin());
+  const ls_tensor x = ls_fill(LS_DTYPE_F32, LS_SHAPE(0, large), 1);
+  expect_ok(ls_tensor_status(ls_argmax(x, 1)));
+  expect_ok(ls_tensor_status(ls_op_output(ls_top_k(x, 2), 0)));
+  expect_ok(ls_tensor_status(ls_sort(x, 1, false)));
+  expect_ok(ls_frame_end(NULL));
+}
+
 TEST(the_few_largest_are_found_without_a_copy_of_all) {
   LS_OWN(counted, memory) = counted_begin(1);
   expect_ok(ls_frame_begin());

@@ -230,7 +230,7 @@ ls_status kernel_sort(ls_kernel_plan *plan) {
     self->flip = flip_of(type.dtype);
   self->num_operands = plan->num_in;
   self->elements = elements;
-  plan->scratch = workspace_size(self->size);
+  plan->scratch = self->lines == 0 ? 0 : workspace_size(self->size);
   return ls_kernel_runs(plan, sort_loop, self,
                         ls_blocks_of(self->lines, self->lines_per_block));
 }
@@ -319,7 +319,7 @@ ls_status kernel_top_k(ls_kernel_plan *plan) {
   const int64_t size = type.shape.dim[type.shape.rank - 1];
   if (key_functions[type.dtype] == NULL)
     return ls_kernel_unsupported(plan, type.dtype);
-  if (size > INT32_MAX)
+  if (size > INT32_MAX && ls_shape_num_elements(type.shape) > 0)
     return ls_unimplemented("top_k of %s: its indices are i32",
                             LS_SHAPE_TEXT(type.dtype, type.shape));
   LS_ARENA_NEW_OR_RETURN(plan->arena, top_params, self);

@@ -57,7 +57,7 @@ ls_status kernel_argmax(ls_kernel_plan *plan) {
     return ls_invalid_argument("%s along axis %d of %s, which is empty",
                                ls_node_info(plan->node)->name, axis,
                                LS_SHAPE_TEXT(type.dtype, type.shape));
-  if (self->size > UINT32_MAX)
+  if (self->size > UINT32_MAX && self->count > 0)
     return ls_unimplemented("%s of %lld elements",
                             ls_node_info(plan->node)->name,
                             (long long)self->size);
