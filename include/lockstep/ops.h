@@ -176,7 +176,7 @@ LS_PLACED ls_tensor ls_add_n(const ls_tensor *items, size_t count);
 // Matrix products over equal leading dimensions; y may also be one matrix.
 LS_PLACED ls_tensor ls_matmul(ls_tensor x, ls_tensor y);
 // Returns op(x) op(y), where op transposes the last two dimensions if
-// requested.
+// requested. A transposed x of more than 2 dimensions takes no single matrix.
 LS_PLACED ls_tensor ls_matmul_transposed(ls_tensor x, bool transpose_x,
                                          ls_tensor y, bool transpose_y);
 typedef enum ls_activation {

@@ -34,6 +34,14 @@ graph build "g" {
 }
 ---- INVALID_ARGUMENT
 attribute 'transpose_a' is an integer, not a bool
+==== a product of several transposed matrices by a single one
+graph build "g" {
+  %1 = constant() {value = f64[1,2,1] [1, 2]} : f64[1,2,1]
+  %2 = constant() {value = f64[2,1] [1, 2]} : f64[2,1]
+  %3 = matmul(%1, %2) {transpose_a = true} : f64[1,1,1]
+}
+---- INVALID_ARGUMENT
+a transposed x of more than 2 dimensions takes no single matrix: transpose it first
 ==== sizes of an operand that is not there
 graph build "g" {
   %1 = constant() {value = f32[] [1]} : f32[]

@@ -170,9 +170,13 @@ ls_status infer_matmul(ls_infer *infer) {
                        ls_dtype_is_integer(infer->in[0].dtype));
   if (dtypes && (a.rank == LS_UNKNOWN_RANK || b.rank == LS_UNKNOWN_RANK))
     return ls_ok();
-  bool fits = dtypes && a.rank >= 2 && b.rank >= 2 &&
-              (a.rank == b.rank || b.rank == 2) &&
-              !(b.rank == 2 && a.rank > 2 && ta);
+  if (b.rank == 2 && a.rank > 2 && ta)
+    return ls_invalid_argument(
+        "matmul of %s transposed by %s: a transposed x of more than 2 "
+        "dimensions takes no single matrix: transpose it first",
+        LS_OPERAND_TEXT(infer, 0), LS_OPERAND_TEXT(infer, 1));
+  bool fits =
+      dtypes && a.rank >= 2 && b.rank >= 2 && (a.rank == b.rank || b.rank == 2);
   if (fits) {
     const int64_t k = a.dim[a.rank - (ta ? 2 : 1)];
     const int64_t also_k = b.dim[b.rank - (tb ? 1 : 2)];
