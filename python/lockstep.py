@@ -1407,7 +1407,8 @@ def array(data, dtype=None):
         re.fullmatch(r"\d+[xs]", code) and  # Elements that are bytes alone.
         view.itemsize == lib.ls_dtype_size(number))
     if found not in (None, dtype) and not is_raw:
-      return _array_of_numbers(view.tolist(), dtype)
+      return (_array_of_numbers(view.tolist(), dtype) if view.nbytes else
+              call("ls_array_create", dtype, view.shape))
     found = dtype if is_raw else found
   if found is None:
     raise TypeError("no array of elements '%s'" % view.format)

@@ -121,6 +121,8 @@ class Values(unittest.TestCase):
     self.assertEqual(len(ls._viewed), 0)
     self.assertEqual(ls.array(b"ab").tolist(), [97, 98])
     self.assertEqual(ls.array([[1, 2], [3, 4]], "f64").dtype, "f64")
+    empty = memoryview((ctypes.c_double * 13 * 0 * 2)())
+    self.assertEqual(ls.array(empty, "f32").shape, (2, 0, 13))
     with self.assertRaises(ValueError):
       ls.array([[1, 2], [3]])
 
