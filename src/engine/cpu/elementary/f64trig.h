@@ -68,15 +68,6 @@ LS_ALWAYS_INLINE double ls_f64_tan_of(ls_f64_angle a, double x) {
   const double y = ls_f64_div(over, under);
   return ((x == 0.0) | (x != x)) ? x : y;
 }
-LS_ALWAYS_INLINE double ls_f64_sin(double x) {
-  return ls_f64_sin_of(ls_f64_reduce(x), x);
-}
-LS_ALWAYS_INLINE double ls_f64_cos(double x) {
-  return ls_f64_cos_of(ls_f64_reduce(x), x);
-}
-LS_ALWAYS_INLINE double ls_f64_tan(double x) {
-  return ls_f64_tan_of(ls_f64_reduce(x), x);
-}
 
 LS_ALWAYS_INLINE double ls_f64_atan2(double y, double x) {
   const double inf = (double)INFINITY;

@@ -19,7 +19,7 @@ typedef struct ls_cpu_per_lane {
 enum { LS_CPU_PER_LANE_OPERANDS = 32 };
 
 // Makes the parameters; the caller fills in the strides.
-//   LS_INTERNAL  more than LS_CPU_SPREAD_OPERANDS.
+//   LS_INTERNAL  more than LS_CPU_PER_LANE_OPERANDS.
 ls_status ls_cpu_per_lane_make(ls_arena *arena, ls_kernel_loop loop,
                                const void *params, int64_t blocks,
                                uint32_t lanes, uint32_t num_in,

@@ -53,20 +53,15 @@ static inline int64_t ls_strided_dims_count(const ls_strided_dims *dims) {
   return count;
 }
 
-// Sets the iterator to element `index` in row order.
-static inline void ls_walk_start(ls_walk *walk, const ls_strided_dims *dims,
-                                 int64_t index) {
-  walk->offset = 0;
-  for (int32_t i = dims->rank; i-- > 0;) {
-    walk->index[i] = index % dims->size[i];
-    walk->offset += walk->index[i] * dims->step[i];
-    index /= dims->size[i];
-  }
-}
-
+// Returns the iterator at element `index` in row order.
 static inline ls_walk ls_walk_at(const ls_strided_dims *dims, int64_t index) {
   ls_walk walk;
-  ls_walk_start(&walk, dims, index);
+  walk.offset = 0;
+  for (int32_t i = dims->rank; i-- > 0;) {
+    walk.index[i] = index % dims->size[i];
+    walk.offset += walk.index[i] * dims->step[i];
+    index /= dims->size[i];
+  }
   return walk;
 }
 
