@@ -251,6 +251,6 @@ wait $!
 [ $? = 143 ] || fail "a signal does not end a text with its code"
 [ "$(tail -c 1 endless.txt | tr '\n' E)" = E ] || fail "no line's end"
 rm endless.txt
-ends 1 "model.ckpt-7" generate run@7 --model "$library:words"
+ends 1 "has no checkpoint of step 7" generate run@7 --model "$library:words"
 
 exit $failed
