@@ -32,7 +32,7 @@ typedef struct trace {
   ls_compiled *compiled;
 } trace;
 
-enum { BUCKETS = 128, MANY_TRACES = 16 };
+enum { BUCKETS = 128, FEW_TRACES = 8, MANY_TRACES = 16 };
 
 static const size_t RELEASED = ~(SIZE_MAX >> 1);
 
@@ -395,19 +395,22 @@ static bool function_make_room(ls_function *function, call_room *room,
 
 // Flattens the arguments, and finds a trace whose program fits the store; else
 // sets `*out_like` to another one of these arguments, NULL if there is none.
+// Compares with each of few traces: hashing all components would take longer.
 static trace *find_trace(ls_function *function, const ls_tracer *tracer,
                          ls_nest args, ls_nest *leaves, trace **out_like) {
   const size_t num_leaves = ls_nest_num_leaves(args);
   ls_nest_flatten(args, leaves, num_leaves);
-  const uint64_t hash = ls_signature_hash(leaves, num_leaves);
-  trace *t = __atomic_load_n(bucket_of(function, hash), __ATOMIC_SEQ_CST);
+  const bool hashes = ls_function_num_traces(function) > FEW_TRACES;
+  const uint64_t hash = hashes ? ls_signature_hash(leaves, num_leaves) : 0;
+  trace **at = hashes ? bucket_of(function, hash) : &function->traces, *t;
   const ls_runtime_state *state =
       ls_runtime_slot(function->runtime, LS_SLOT_RUNTIME);
   const int32_t replicas = tracer->replicas > 0 ? tracer->replicas : 1;
   const int32_t exporting = ls_context_current()->scoped.exporting;
   *out_like = NULL;
-  for (; t != NULL; t = __atomic_load_n(&t->next_alike, __ATOMIC_SEQ_CST)) {
-    if (t->signature.hash != hash || t->tracer_key != tracer->key ||
+  for (; (t = __atomic_load_n(at, __ATOMIC_SEQ_CST)) != NULL;
+       at = hashes ? &t->next_alike : &t->next) {
+    if ((hashes && t->signature.hash != hash) || t->tracer_key != tracer->key ||
         t->options != tracer->options || t->replicas != replicas ||
         t->exporting != exporting ||
         !ls_signature_matches(&t->signature, args, leaves))
