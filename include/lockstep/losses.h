@@ -88,8 +88,8 @@ LS_PLACED ls_tensor ls_count_correct(ls_tensor logits, ls_tensor labels);
 LS_PLACED ls_tensor ls_top_k_accuracy(ls_tensor logits, ls_tensor labels,
                                       int64_t k);
 
-// Returns the mean over the examples of all replicas of a value that is, on
-// each replica, the mean over its own examples, such as a loss or an accuracy.
+// Returns the mean over the examples of all replicas of a value, of floats, that
+// is on each replica the mean over its own examples, as a loss or an accuracy.
 // Each replica is weighted by its number of examples (ls_replica_examples); one
 // without examples does not count, whatever its value. For a step's results:
 // ls_all_reduce with LS_REDUCE_MEAN takes replicas as equals, and a mean over

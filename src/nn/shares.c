@@ -104,6 +104,12 @@ ls_tensor ls_shares_statistic(const ls_shares *shares, ls_tensor x) {
 
 ls_tensor ls_examples_mean(ls_tensor x) {
   if (ls_tensor_is_failed(x)) return x;
+  if (!ls_dtype_is_float(ls_tensor_dtype(x)))
+    return ls_make_failed(
+        "examples_mean",
+        ls_invalid_argument(
+            "examples_mean takes floats, got %s",
+            LS_SHAPE_TEXT(ls_tensor_dtype(x), ls_tensor_shape(x))));
   const ls_shares shares = ls_shares_find(true);
   return ls_shares_statistic(&shares, x);
 }

@@ -140,3 +140,18 @@ TEST(means_count_each_example_once_in_every_way) {
   ways_hold(&mean, 1);
   ways_hold(&loss, 1);
 }
+
+static ls_nest mean_of_integers(ls_nest args, ways *self) {
+  (void)self;
+  return ls_leaf(ls_examples_mean(
+      ls_reduce_max(ls_convert(args.as.tensor, LS_DTYPE_I32), LS_ALL_AXES)));
+}
+
+TEST(a_mean_of_integers_is_refused_in_every_way) {
+  ways_hold(&(ways_case){.name = "integers",
+                         .args = own_rows,
+                         .step = mean_of_integers,
+                         .refused = LS_INVALID_ARGUMENT,
+                         .says = "examples_mean takes floats, got i32[]"},
+            1);
+}
