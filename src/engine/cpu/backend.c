@@ -2,6 +2,7 @@
 //
 // The CPU engine as a back end: its table of functions and its identity.
 #include <stdio.h>
+#include <string.h>
 
 #include "base/plain.h"
 #include "base/require.h"
@@ -255,7 +256,9 @@ ls_status ls_cpu_backend_create(ls_runtime *runtime, ls_backend **out_backend) {
   const ls_math math = ls_runtime_math(runtime);
   if (math == LS_MATH_BF16 || math == LS_MATH_BF16_DIRECT) {
     self->bf16_kernels = *self->kernels;
-    if (!ls_cpu_kernels_use_bf16(&self->bf16_kernels))
+    // A plug-in's products run on its device, not in its host's kernels.
+    if (!ls_cpu_kernels_use_bf16(&self->bf16_kernels) &&
+        strcmp(ls_runtime_device(runtime), "cpu") == 0)
       ls_runtime_log(runtime, LS_LOG_WARNING, "engine",
                      "math %s is slower than %s here: the processor has no "
                      "instruction for it (AVX512-BF16)",

@@ -453,7 +453,7 @@ typedef struct ls_cpu_kernels {
 const ls_cpu_kernels *ls_cpu_kernels_best(void);
 
 // Makes `product` of the table round to bf16, with the bf16 instruction if the
-// table is v4 and the machine has it.
+// table is v4 and the machine has it: then returns true.
 bool ls_cpu_kernels_use_bf16(ls_cpu_kernels *kernels);
 
 // Returns the table of that name; NULL if there is none or this machine cannot
