@@ -364,7 +364,12 @@ class Op(ctypes.Structure):
   _fields_ = [("graph", ctypes.c_void_p), ("id", ctypes.c_uint64)]
 
   def __getitem__(self, output):
-    output = range(lib.ls_op_num_outputs(self))[output]
+    count = lib.ls_op_num_outputs(self)
+    if isinstance(output, slice):
+      return [self[i] for i in range(count)[output]]
+    if count == 1 and output > 0:  # The first output has a failed op's error.
+      _check(lib.ls_tensor_status(self[0]))
+    output = range(count)[output]
     bits = _declared.constants["LS_TENSOR_OUTPUT_BITS"]
     return Tensor(self.graph, self.id << bits | output)
 

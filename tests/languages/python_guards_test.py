@@ -191,8 +191,11 @@ class Tensors(unittest.TestCase):
       self.assertEqual(values.op[-1].ref, places.ref)
       self.assertIn(op.name, repr(op))
       self.assertEqual(ls.Nest([op])[0].id, op.id)
+      self.assertEqual([x.ref for x in op[:1]], [values.ref])
       with self.assertRaises(IndexError):
         op[2]
+      with self.assertRaisesRegex(ls.Error, "top_k of .* with k 20"):
+        values, places = ls.top_k(x, 20)
 
   def test_the_truth_of_a_tensor_is_that_of_its_element(self):
     with ls.frame():
