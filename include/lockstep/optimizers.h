@@ -255,7 +255,8 @@ LS_API void ls_optimizer_release(ls_optimizer *optimizer);  // NULL is fine.
 LS_PLACED ls_op ls_optimizer_minimize(ls_optimizer *optimizer, ls_tensor loss);
 // Makes such a step of these variables alone: one net of two that train against
 // each other, or the last layers of a net.
-//   LS_INVALID_ARGUMENT  none of them was read to compute the loss.
+//   LS_INVALID_ARGUMENT  none of them was read to compute the loss, or one is
+//                        listed twice.
 LS_PLACED ls_op ls_optimizer_minimize_only(ls_optimizer *optimizer,
                                            ls_tensor loss,
                                            ls_variable *const *variables,

@@ -526,15 +526,26 @@ static ls_status minimize_loss(ls_optimizer *optimizer, ls_tape *tape,
   return ls_ok();
 }
 
+static ls_status check_list(ls_variable *const *variables, size_t count) {
+  for (size_t i = 0; i < count; ++i)
+    for (size_t k = 0; k < i; ++k)
+      if (variables[k] == variables[i])
+        return ls_invalid_argument(
+            "variable '%s' is listed twice, as number %zu and %zu",
+            ls_variable_name(variables[i]), k, i);
+  return count > 0 ? ls_ok() : ls_invalid_argument("no variables are given");
+}
+
 // Updates the given variables (NULL: all that were read).
 static ls_status minimize(ls_optimizer *optimizer, ls_tensor loss,
                           ls_variable *const *variables, size_t count,
                           ls_op *out_moved) {
   LS_OWN_MEMORY(optimizer->allocator, ls_variable *, found) = NULL;
   LS_RETURN_IF_ERROR(ls_optimizer_check_loss(loss));
-  if (variables == NULL)
-    LS_RETURN_IF_ERROR(
-        ls_reads_find(optimizer->allocator, loss, &found, &count));
+  LS_RETURN_IF_ERROR(
+      variables != NULL
+          ? check_list(variables, count)
+          : ls_reads_find(optimizer->allocator, loss, &found, &count));
   return minimize_loss(optimizer, NULL, scale_loss(optimizer, loss),
                        variables != NULL ? variables : found, count, out_moved);
 }

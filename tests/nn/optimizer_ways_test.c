@@ -276,6 +276,19 @@ static ls_nest step_of_unread(ls_nest x, ways *self) {
   return self->way == WAY_GRAPH ? ls_nest_op(moved) : ls_none();
 }
 
+static ls_nest step_of_twice(ls_nest x, ways *self) {
+  ls_variable *const w = self->variables[0], *const list[] = {w, w};
+  const ls_op moved = ls_optimizer_minimize_only(self->optimizer,
+                                                 loss_of(x, self), list, 2);
+  return self->way == WAY_GRAPH ? ls_nest_op(moved) : ls_none();
+}
+
+static ls_nest step_of_none(ls_nest x, ways *self) {
+  const ls_op moved = ls_optimizer_minimize_only(
+      self->optimizer, loss_of(x, self), self->variables, 0);
+  return self->way == WAY_GRAPH ? ls_nest_op(moved) : ls_none();
+}
+
 TEST(a_step_of_some_variables_leaves_the_others) {
   static const optimizer_case row = {.kind = "adam",
                                      .options = {.learning_rate = 0.1}};
@@ -294,7 +307,23 @@ TEST(a_step_of_some_variables_leaves_the_others) {
                               .step = step_of_unread,
                               .without = 1 << WAY_EAGER,
                               .refused = LS_INVALID_ARGUMENT,
-                              .says = "'unread'"}};
+                              .says = "'unread'"},
+                             {.name = "listed twice",
+                              .user = &row,
+                              .make = make,
+                              .args = own_rows,
+                              .step = step_of_twice,
+                              .without = 1 << WAY_EAGER,
+                              .refused = LS_INVALID_ARGUMENT,
+                              .says = "listed twice, as number 0 and 1"},
+                             {.name = "none",
+                              .user = &row,
+                              .make = make,
+                              .args = own_rows,
+                              .step = step_of_none,
+                              .without = 1 << WAY_EAGER,
+                              .refused = LS_INVALID_ARGUMENT,
+                              .says = "no variables are given"}};
   ways_hold(cases, LS_COUNT_OF(cases));
 }
 
