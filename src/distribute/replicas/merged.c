@@ -45,13 +45,16 @@ static ls_nest of_all_leaf(ls_nest leaf, void *user) {
   const merged *m = user;
   LS_OWN(ls_nest, all) = of_all(m->strategy, leaf);
   const ls_nest first = ls_distributed_component(all, 0);
-  const ls_dtype dtype = first.kind == LS_KIND_TENSOR
-                             ? ls_tensor_dtype(first.as.tensor)
-                             : LS_DTYPE_F32;
+  const ls_array *array = ls_nest_as_array(first);
+  ls_type type = {.dtype = LS_DTYPE_F32};
+  if (first.kind == LS_KIND_TENSOR)
+    type = ls_graph_type(first.as.tensor.graph, first.as.tensor.ref);
+  else if (array != NULL)
+    type = (ls_type){ls_array_dtype(array), ls_array_shape(array)};
   // Refuses as the op of traced replicas does.
-  if (!ls_dtype_is_float(dtype) && !ls_dtype_is_integer(dtype))
+  if (!ls_dtype_is_float(type.dtype) && !ls_dtype_is_integer(type.dtype))
     return LS_FAIL(LS_INVALID_ARGUMENT, "all_reduce takes numbers, got %s",
-                   LS_SHAPE_TEXT(dtype, ls_tensor_shape(first.as.tensor)));
+                   LS_SHAPE_TEXT(type.dtype, type.shape));
   return ls_give(&all);
 }
 
