@@ -59,8 +59,9 @@ LS_API LS_MUST_USE ls_status ls_gradients(const ls_nest *ys, size_t num_ys,
                                           ls_nest *grads);
 
 // Returns the gradient of the sum of y with respect to x, a tensor: as one call
-// of ls_gradients, but zeros if no path leads to x. For gradients inside a
-// model: ls_gradient(ls_gradient(u, x), x).
+// of ls_gradients, but zeros if no path leads to x; if x is a read of a
+// variable, then first the gradient with respect to the variable, as y may use
+// another read. For gradients inside a model: ls_gradient(ls_gradient(u, x), x).
 LS_PLACED ls_tensor ls_gradient(ls_tensor y, ls_tensor x);
 
 #ifdef __cplusplus

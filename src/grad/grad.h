@@ -29,7 +29,7 @@ typedef struct ls_backward {
 
 // Sets `din` for the operands in `wanted`. At least one `dout` is set. Rules
 // need not check op makers for failures, which the walk finds.
-typedef ls_status (*ls_gradient_function)(ls_backward *gradient);
+typedef ls_status (*ls_gradient_function)(ls_backward *g);
 
 // Rules, indexed by op: the column `gradient` of ops.def.
 extern const ls_gradient_function ls_gradient_table[LS_OP_COUNT];
@@ -40,8 +40,8 @@ extern const ls_gradient_function ls_gradient_table[LS_OP_COUNT];
 
 // Returns an operand of the forward op as a value of the graph being built.
 // ls_gradient_output returns a result.
-ls_tensor ls_gradient_input(ls_backward *gradient, size_t index);
-ls_tensor ls_gradient_output(ls_backward *gradient, size_t index);
+ls_tensor ls_gradient_input(ls_backward *g, size_t index);
+ls_tensor ls_gradient_output(ls_backward *g, size_t index);
 
 // Computes gradients over the ops of `graph` with ids from `first_id` up to
 // `end_id` (exclusive; 0: up to the newest). first_id 0: over all ops of

@@ -306,13 +306,27 @@ ls_status ls_gradients(const ls_nest *ys, size_t num_ys, const ls_nest *xs,
   return status;
 }
 
+// Computes a gradient with respect to a tensor; if no path leads to a read of a
+// variable, with respect to the variable, of which y may use another read.
+static ls_status one_gradient(ls_nest y, ls_nest x, ls_nest *out_gradient) {
+  static const ls_gradient_options options = {.unconnected_zero = true};
+  const ls_node *node = ls_graph_node_of(x.as.tensor.graph, x.as.tensor.ref);
+  ls_variable *variable = node != NULL && node->type == LS_OP_READ
+                              ? ls_node_named_variable(node)
+                              : NULL;
+  if (variable != NULL) {
+    LS_RETURN_IF_ERROR(ls_gradients(&y, 1, &x, 1, NULL, out_gradient));
+    if (out_gradient->kind != LS_KIND_NONE) return ls_ok();
+    x = (ls_nest){.kind = LS_KIND_VARIABLE, .as.ref = variable};
+  }
+  return ls_gradients(&y, 1, &x, 1, &options, out_gradient);
+}
+
 ls_tensor ls_gradient(ls_tensor y, ls_tensor x) {
   if (ls_tensor_is_failed(y) || ls_tensor_is_failed(x))
     return ls_identity(ls_tensor_is_failed(y) ? y : x);
-  const ls_nest of = ls_leaf(y), by = ls_leaf(x);
-  const ls_gradient_options options = {.unconnected_zero = true};
   ls_nest made = ls_none();
-  const ls_status status = ls_gradients(&of, 1, &by, 1, &options, &made);
+  const ls_status status = one_gradient(ls_leaf(y), ls_leaf(x), &made);
   return ls_status_is_ok(status) ? made.as.tensor
                                  : ls_make_failed("gradient", status);
 }

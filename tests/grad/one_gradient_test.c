@@ -79,3 +79,34 @@ TEST(one_gradient_passes_failures_on) {
                   "reshape");
   }
 }
+
+// A read that y does not use stands for the variable; one that it uses, for
+// itself alone.
+static ls_nest differentiate_reads(ls_nest args, void *user) {
+  const ls_tensor x = ls_nest_tensor(args, 0);
+  const ls_tensor a = ls_variable_read(user), b = ls_variable_read(user);
+  const ls_tensor y = ls_mul(ls_mul(a, b), x);
+  return LS_TUPLE(ls_leaf(ls_gradient(y, a)),
+                  ls_leaf(ls_gradient(y, ls_variable_read(user))),
+                  ls_leaf(ls_gradient(x, a)));
+}
+
+TEST(a_read_that_is_not_used_stands_for_its_variable) {
+  const double x = 5, wanted[] = {15, 30, 0};
+  LS_OWN(ls_variable, variable) = NULL;
+  expect_ok(ls_variable_create(
+      &(ls_variable_options){.name = "v",
+                             .initial_value = ls_scalar(LS_DTYPE_F64, 3)},
+      &variable));
+  LS_OWN(ls_nest, args) =
+      LS_TUPLE(ls_nest_array(array_of(LS_DTYPE_F64, LS_SCALAR, &x)));
+  for (int replicas = 1; replicas <= 2; ++replicas) {
+    LS_OWN(ls_nest, made) =
+        call_on(replicas, differentiate_reads, variable, args, 1);
+    for (int r = 0; r < replicas; ++r)
+      for (size_t i = 0; i < 3; ++i)
+        assert_true(ls_array_f64(ls_nest_as_array(ls_distributed_component(
+                                     ls_nest_item(made, i), (size_t)r)),
+                                 0) == wanted[i]);
+  }
+}
