@@ -187,11 +187,13 @@ static ls_status infer_lowered(ls_lower_scope *scope, const ls_op_spec *spec,
   for (size_t i = 0; i < infer->num_out; ++i)
     if (!ls_shape_is_known(infer->out[i].shape))
       return ls_invalid_argument(
-          "the shape of result %zu, %s, is not known when it is to run: while "
-          "replicas whose parts differ are traced, their sizes are unknown, so "
-          "take them from a tensor, by ls_random_normal_like, ls_iota_like, "
+          "the shape of result %zu, %s, is not known when it is to run: %stake "
+          "its sizes from a tensor, by ls_random_normal_like, ls_iota_like, "
           "ls_broadcast_like or ls_reshape_like",
-          i, LS_SHAPE_TEXT(infer->out[i].dtype, infer->out[i].shape));
+          i, LS_SHAPE_TEXT(infer->out[i].dtype, infer->out[i].shape),
+          scope->replicas > 0 ? "sizes are unknown while replicas whose parts "
+                                "differ are traced, so "
+                              : "");
   return ls_ok();
 }
 

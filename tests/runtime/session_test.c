@@ -316,3 +316,20 @@ TEST(each_run_sees_whether_a_variable_has_a_value) {
   init(&n);
   assert_true(has_value(&n, is_initialized));
 }
+
+TEST(a_size_that_no_operand_tells_is_refused) {
+  LS_OWN_BEGUN(net, n, setup);
+  LS_OWN(ls_array, x) = f64_array(2, (double[]){1, 2});
+  ls_tensor drawn = ls_failed_tensor();
+  {
+    LS_GRAPH_SCOPE(n.graph);
+    const ls_tensor noise =
+        ls_random_normal(LS_DTYPE_F64, ls_tensor_shape(n.x), 0, 1, NULL);
+    drawn = ls_add(noise, n.x);
+  }
+  const ls_feed feed = {n.x, x};
+  LS_OWN(ls_nest, result) = {0};
+  expect_status(ls_session_run(n.session, ls_leaf(drawn), &feed, 1, &result),
+                LS_INVALID_ARGUMENT,
+                "not known when it is to run: take its sizes from a tensor");
+}
