@@ -80,16 +80,14 @@ static ls_status check_read(const ls_node *node) {
       ls_variable_name(variable));
 }
 
-// Checks the ops from number `first` on. If the forward callback has waited for
-// other replicas since there were so many `meetings`, theirs are among them,
-// and nothing is refused.
-static ls_status check_reads(const ls_graph *graph, size_t first,
-                             uint64_t meetings) {
+// Checks the ops from number `first` on, without those that other replicas have
+// made while the forward callback waited for them.
+static ls_status check_reads(const ls_graph *graph, size_t first) {
+  const int32_t replica = ls_context_current()->replica;
   ls_graph_walk walk;
-  if (ls_context_current()->meetings != meetings) return ls_ok();
   for (size_t i = first; i < graph->num_nodes; ++i)
     for (ls_graph_walk_begin_at(&walk, graph->nodes[i]);
-         ls_graph_walk_next(&walk);)
+         graph->nodes[i]->replica == replica && ls_graph_walk_next(&walk);)
       LS_RETURN_IF_ERROR(check_read(walk.node));
   return ls_ok();
 }
@@ -118,13 +116,12 @@ static ls_status build(ls_graph *graph, ls_flow_callback forward,
   LS_OWN(ls_nest, tensors) = ls_nest_map(inputs, to_tensor, NULL);
   LS_RETURN_IF_ERROR(ls_nest_status(tensors));
   const size_t before = graph->num_nodes;
-  const uint64_t meetings = ls_context_current()->meetings;
   if (forward == NULL || gradient == NULL)
     return ls_invalid_argument("the %s callback is NULL",
                                forward == NULL ? "forward" : "gradient");
   LS_OWN(ls_nest, made) = forward(tensors, user);
   LS_RETURN_IF_ERROR(ls_nest_status(made));
-  LS_RETURN_IF_ERROR(check_reads(graph, before, meetings));
+  LS_RETURN_IF_ERROR(check_reads(graph, before));
   LS_OWN(ls_nest, outputs) = ls_nest_map(made, to_tensor, NULL);
   LS_RETURN_IF_ERROR(ls_nest_status(outputs));
   return add_op(graph, gradient, user, tensors, outputs, out_result);

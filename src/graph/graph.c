@@ -329,8 +329,7 @@ ls_node *ls_graph_append(ls_graph *graph, const ls_op_spec *spec,
   for (size_t i = 0; i < spec->num_control; ++i)
     node->control[i] = spec->control[i].id;
   ls_node_retain_attrs(node);
-  if (graph->kind == LS_GRAPH_EAGER)
-    node->replica = ls_context_current()->replica;
+  node->replica = ls_context_current()->replica;
   for (size_t i = 0; i < spec->num_regions; ++i)
     spec->regions[i]->is_while_body |= spec->type == LS_OP_WHILE;
   node->id = graph->next_id++;

@@ -74,7 +74,7 @@ typedef struct ls_node {
   ls_op origin;       // Lowered or gathered: the op of which this is a copy.
   ls_array **values;  // Eager: one value per output; see ls_eager_catch_up.
   ls_status failure;  // Eager: the reason if there is no value.
-  // Eager: id + 1 of the replica whose callback made the node, else 0.
+  // Id + 1 of the replica whose callback, op by op, made the node, else 0.
   int32_t replica;
   // Eager: the object that will compute the values; NULL: they are computed.
   ls_object *late;

@@ -171,6 +171,14 @@ static ls_nest sum_bools(ls_nest args, ways *self) {
   return ls_replica_all_reduce(ls_replica_context(), LS_REDUCE_SUM, ls_leaf(x));
 }
 
+static ls_nest sum_bool_array(ls_nest args, ways *self) {
+  const double yes[] = {1, 0};
+  (void)args, (void)self;
+  return ls_replica_all_reduce(
+      ls_replica_context(), LS_REDUCE_SUM,
+      ls_nest_array(array_of(LS_DTYPE_BOOL, LS_SHAPE(2), yes)));
+}
+
 static ls_nest greatest_bool(ls_nest args, ways *self) {
   (void)self;
   return ls_leaf(ls_all_reduce(
@@ -202,7 +210,11 @@ TEST(wrong_values_are_refused_the_same_in_every_way) {
                                    .step = sum_bools,
                                    .code = LS_INVALID_ARGUMENT,
                                    .says = "all_reduce takes numbers, got bool"},
-                                  {.name = "a maximum of bools",
+                                  {.name = "a sum of arrays of bools",
+                                  .step = sum_bool_array,
+                                  .code = LS_INVALID_ARGUMENT,
+                                  .says = "all_reduce takes numbers, got bool"},
+                                 {.name = "a maximum of bools",
                                    .step = greatest_bool,
                                    .code = LS_INVALID_ARGUMENT,
                                    .says = "all_reduce takes numbers, got bool"},
@@ -215,6 +227,38 @@ TEST(wrong_values_are_refused_the_same_in_every_way) {
                                    .code = LS_INVALID_ARGUMENT,
                                    .says = "[2]"}};
   hold(cases, LS_COUNT_OF(cases));
+}
+
+// ---- Gradients -------------------------------------------------------------
+// Reads the variable, and lets other replicas run.
+static ls_nest read_and_reduce(ls_nest inputs, void *user) {
+  const ways *self = user;
+  return ls_leaf(ls_all_reduce(
+      LS_REDUCE_SUM, ls_mul(ls_nest_tensor(inputs, 0),
+                            ls_variable_read(self->variables[0]))));
+}
+
+static ls_nest pass_gradient(ls_nest inputs, ls_nest outputs, ls_nest gradients,
+                             void *user) {
+  (void)inputs, (void)outputs, (void)user;
+  return gradients;
+}
+
+static ls_nest read_inside(ls_nest args, ways *self) {
+  return ls_custom_gradient(read_and_reduce, pass_gradient, self,
+                            ls_leaf(argument(args, 0)));
+}
+
+TEST(a_read_in_a_custom_gradient_is_refused_on_any_number_of_replicas) {
+  // Eager notes reads for a tape alone.
+  ways_hold(&(ways_case){.name = "a read in a custom gradient",
+                         .make = make_scalar,
+                         .args = number_of_replica,
+                         .step = read_inside,
+                         .without = 1 << WAY_EAGER,
+                         .refused = LS_FAILED_PRECONDITION,
+                         .says = "reads variable 'v'"},
+            1);
 }
 
 // ---- Variables -------------------------------------------------------------
