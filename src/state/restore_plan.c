@@ -171,8 +171,7 @@ static const char *layout_advice(const ls_restore_plan *plan,
                : "";
   return fits_torch(choice, variable, entry)
              ? ": it fits with --layout torch (in C .layout = LS_LAYOUT_TORCH "
-               "of "
-               "ls_value_choice)"
+               "of ls_value_choice)"
              : "";
 }
 

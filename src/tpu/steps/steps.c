@@ -300,7 +300,8 @@ static size_t count_ops(ls_nest made) {
 // Lists the ops that a step returned: one op, or one per replica.
 static ls_status list_ops(const ls_steps_build *build, ls_nest made,
                           ls_op *ops) {
-  for (size_t i = 0; i < count_ops(made); ++i) {
+  const size_t count = count_ops(made);
+  for (size_t i = 0; i < count; ++i) {
     const ls_nest one = ls_distributed_component(made, i);
     if (one.kind != LS_KIND_OP && one.kind != LS_KIND_TENSOR)
       return ls_invalid_argument(
