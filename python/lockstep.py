@@ -378,7 +378,7 @@ class Op(ctypes.Structure):
     return lib.ls_op_name(self).decode()
 
   def __repr__(self):
-    return "<Op %s>" % self.name
+    return "<Op %s>" % (self.name or lib.ls_op_type_name(self).decode())
 
 
 # ---- The library -------------------------------------------------------------
