@@ -154,6 +154,9 @@ typedef struct ls_train_config {
 LS_API LS_MUST_USE ls_status ls_train_config_read(const char *run_folder,
                                                   ls_train_config **out_config);
 LS_API void ls_train_config_destroy(ls_train_config *config);  // NULL is fine.
+// Returns true if the run keeps the checkpoint with the highest value of
+// `keep_best`, not the lowest.
+LS_API bool ls_train_config_keeps_highest(const ls_train_config *config);
 
 // Sets the model's variables to the values last saved by the run in the folder:
 // those of its newest intact checkpoint, else model.safetensors. The run may

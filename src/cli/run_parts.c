@@ -20,15 +20,6 @@ bool cli_is_run(const char *folder) {
   return cli_exists(path);
 }
 
-// Returns true if higher values of the metric of --keep-best are better.
-static bool is_high(const ls_train_config *config) {
-  const char *metric = config->keep_best, *rule = config->stop_early;
-  const size_t size = strlen(metric);
-  const char *order = strncmp(rule, metric, size) == 0 ? rule + size : "";
-  return order[0] == ':' ? strcmp(order, ":max") == 0
-                         : strstr(metric, "accuracy") != NULL;
-}
-
 // Finds the step of a run's newest checkpoint, or of its best one.
 static ls_status find_step(const char *folder, bool best, int64_t *out_step) {
   CLI_OWN_MEMORY(int64_t, steps) = NULL;
@@ -39,7 +30,12 @@ static ls_status find_step(const char *folder, bool best, int64_t *out_step) {
   if (count == 0) return ls_not_found("'%s' has no checkpoint", folder);
   *out_step = steps[count - 1];
   if (!best) return ls_ok();
+  if (!cli_is_run(folder))
+    return ls_unimplemented("the run in '%s' is no model's run, of which alone "
+                            "@best is found: give its step, '%s@STEP'",
+                            folder, folder);
   LS_RETURN_IF_ERROR(ls_train_config_read(folder, &config));
+  const double sign = ls_train_config_keeps_highest(config) ? -1 : 1;
   if (config->keep_best[0] == '\0')
     return ls_invalid_argument("the run in '%s' has no best checkpoint: it was "
                                "trained without --keep-best or --stop-early",
@@ -47,10 +43,15 @@ static ls_status find_step(const char *folder, bool best, int64_t *out_step) {
   for (size_t i = 0; i < count; ++i) {
     ls_saved_info info;
     CLI_OWN(ls_saved_file, file) = NULL;
-    LS_RETURN_IF_ERROR(cli_open_step(folder, steps[i], &file));
+    ls_status status = cli_open_step(folder, steps[i], &file);
+    // Others than a damaged one, or one that the run has removed, may be best.
+    if (!ls_status_is_ok(status)) {
+      ls_status_free(status);
+      continue;
+    }
     ls_saved_file_describe(file, &info);
     for (size_t k = 0; k < info.num_metrics; ++k) {
-      const double value = info.metrics[k].value * (is_high(config) ? -1 : 1);
+      const double value = info.metrics[k].value * sign;
       if (strcmp(info.metrics[k].name, config->keep_best) != 0 ||
           !(value < least))
         continue;
@@ -124,12 +125,13 @@ const char *cli_quote(const char *text, char *buffer, size_t size) {
 static void refuse_library(const char *command, const char *run_folder,
                            const char *kept) {
   char run[PATH_MAX], library[PATH_MAX];
-  cli_say(command,
-          "the model of the run in '%s' is in a shared library, which is code "
-          "and is loaded only if you name it: lockstep %s%s %s --model %s",
-          run_folder, command, strcmp(command, "train") == 0 ? " --resume" : "",
-          cli_quote(run_folder, run, sizeof(run)),
-          cli_quote(kept, library, sizeof(library)));
+  cli_refuse(
+      command,
+      "the model of the run in '%s' is in a shared library, which is code "
+      "and is loaded only if you name it: lockstep %s%s %s --model %s",
+      run_folder, command, strcmp(command, "train") == 0 ? " --resume" : "",
+      cli_quote(run_folder, run, sizeof(run)),
+      cli_quote(kept, library, sizeof(library)));
 }
 
 bool cli_run_model(const char *command, const char *run_folder,

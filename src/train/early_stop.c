@@ -68,6 +68,18 @@ ls_status ls_stop_metric_parse(const char *text, int64_t patience,
   return parse_metric(text, task, out);
 }
 
+bool ls_train_config_keeps_highest(const ls_train_config *config) {
+  ls_stop_metric best = {.is_high = false};
+  const char *metric = config->keep_best, *rule = config->stop_early;
+  if (metric == NULL) return false;
+  const size_t size = strlen(metric);
+  if (rule != NULL && strncmp(rule, metric, size) == 0 && rule[size] == ':')
+    metric = rule;
+  if (strncmp(metric, "test_", 5) == 0) metric += 5;
+  ls_status_free(parse_metric(metric, NULL, &best));
+  return best.is_high;
+}
+
 // ---- Counting --------------------------------------------------------------
 void ls_early_stop_count(ls_early_stop *self, const ls_stop_metric *metric,
                          int64_t step, double value) {

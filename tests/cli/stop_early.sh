@@ -158,9 +158,28 @@ wanted=$("$lockstep" checkpoint list runs/high-kept |
 cmp -s wanted.txt out.txt || fail "@best is not step $wanted"
 "$lockstep" train --resume runs/high-kept@best --run-dir runs/high-on --quiet \
   --epochs 8 >out.txt 2>err.txt || fail "resume @best"
+# One that is damaged, of a step that is not the best, is passed over.
+other=$epoch
+[ "$other" != "$wanted" ] || other=$((2 * epoch))
+: >"runs/high-kept/model.ckpt-$other.json"
+"$lockstep" eval runs/high-kept@best >out.txt 2>err.txt || fail "eval @best: damage"
+cmp -s wanted.txt out.txt || fail "@best is not step $wanted, beside a damaged one"
+# A new run begins with the best.
+for from in "@$wanted" @best "/model.ckpt-$wanted"; do
+  rm -rf runs/warm
+  # shellcheck disable=SC2086
+  trains warm $tiny --epochs 1 --quiet --warm-start "runs/high-kept$from"
+  [ "$from" = "@$wanted" ] || cmp -s first runs/warm/model.safetensors ||
+    fail "--warm-start RUN$from begins elsewhere"
+  cp runs/warm/model.safetensors first
+done
 # shellcheck disable=SC2086
 trains plain $tiny --epochs 1 --quiet
 ends 1 "has no best checkpoint: it was trained without" eval runs/plain@best
+# shellcheck disable=SC2086
+trains estimator $tiny --estimator --keep-best loss --steps 8 --quiet
+ends 2 "is no model's run, of which alone @best is found" \
+  eval --estimator --model tiny runs/estimator@best
 # Ranks, replicas and loops of steps end at the same step.
 # shellcheck disable=SC2086
 trains loops $tiny --stop-early test_loss --patience 2 --replicas 2 \

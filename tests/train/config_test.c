@@ -53,6 +53,29 @@ TEST(what_is_written_reads_back) {
   ls_text_deinit(&text);
 }
 
+TEST(a_run_keeps_the_highest_of_scores_or_as_its_rule_says) {
+  const struct {
+    const char *keep_best, *stop_early;
+    bool highest;
+  } cases[] = {
+      {NULL, NULL, false},
+      {"", "", false},
+      {"loss", NULL, false},
+      {"accuracy", "", true},
+      {"test_accuracy", "test_loss", true},
+      {"test_mae", "test_mae", false},
+      {"test_accuracy", "test_accuracy:min", false},
+      {"test_loss", "test_loss:max", true},
+      {"test_loss", "test_accuracy:max", false},
+      {"test_f1", NULL, false},
+  };
+  for (size_t i = 0; i < LS_COUNT_OF(cases); ++i)
+    assert_int_equal(ls_train_config_keeps_highest(
+                         &(ls_train_config){.keep_best = cases[i].keep_best,
+                                            .stop_early = cases[i].stop_early}),
+                     cases[i].highest);
+}
+
 TEST(what_is_not_said_has_its_default) {
   write_config("{\"model\": \"tiny\", \"of another time\": [1, 2]}");
   LS_OWN(ls_train_config, read) = NULL;

@@ -44,15 +44,13 @@ const char *cli_train_flag_text(const char *name, cli_kind kind,
 bool cli_train_differs(const train_flags *flags, const char *flag,
                        const char *asked, const char *has) {
   const char *quote = has[0] != '\0' ? "'" : "";
-  if (cli_leads())
-    cli_say("train",
-            flags->inexact
-                ? "--%s is '%s', the run in '%s' has %s%s%s: results will "
-                  "differ"
-                : "--%s is '%s', the run in '%s' has %s%s%s: it can only "
-                  "continue with the same, or with --allow-inexact",
-            flag, asked, flags->resume, quote, has[0] != '\0' ? has : "none",
-            quote);
+  cli_say(
+      "train",
+      flags->inexact ? "--%s is '%s', the run in '%s' has %s%s%s: results will "
+                       "differ"
+                     : "--%s is '%s', the run in '%s' has %s%s%s: it can only "
+                       "continue with the same, or with --allow-inexact",
+      flag, asked, flags->resume, quote, has[0] != '\0' ? has : "none", quote);
   return flags->inexact;
 }
 
@@ -117,6 +115,20 @@ bool cli_train_check_optimizer(const ls_train_config *asked, const char *has) {
   return cli_refuse(
       "train", "--%s needs an --optimizer: the model's own has no such option",
       needs);
+}
+
+// Finds the checkpoint of --warm-start RUN@STEP.
+static bool take_warm_start(train_flags *flags) {
+  char folder[PATH_MAX];
+  ls_opt step;
+  const char *path = flags->asked.warm_start;
+  if (path == NULL) return true;
+  if (!cli_split_step("train", path, folder, &step)) return false;
+  if (!step.set || path[strlen(folder)] != '@') return true;
+  snprintf(flags->warm_start, sizeof(flags->warm_start), "%s/model.ckpt-%lld",
+           folder, (long long)step.value);
+  flags->asked.warm_start = flags->warm_start;
+  return true;
 }
 
 // Checks the flags of warm starts: some need each other, all a new run.
@@ -231,7 +243,7 @@ bool cli_train_check(train_flags *flags) {
     return false;
   if (!take_resume(flags)) return false;
   if (!check_stop_early(flags)) return false;
-  if (!check_warm_start(flags)) return false;
+  if (!check_warm_start(flags) || !take_warm_start(flags)) return false;
   if (flags->resume == NULL && flags->inexact)
     return cli_refuse("train", "--allow-inexact is for --resume");
   if (flags->resume == NULL) return cli_train_check_optimizer(asked, "");

@@ -39,6 +39,7 @@ typedef struct train_flags {
   const char *resume;
   char resume_folder[PATH_MAX];
   ls_opt resume_step;
+  char warm_start[PATH_MAX + 64];  // The checkpoint of --warm-start RUN@STEP.
   // The .json of a checkpoint, which has the resumed run's configuration; "":
   // its config.json has it.
   char config_path[PATH_MAX + 64];

@@ -149,9 +149,9 @@ static size_t list_options(train_flags *flags, const cli_syntax *syntax,
        "(--run-dir); auto: the run in --run-dir if it has a checkpoint, else a "
        "new one"},
       {"warm-start", CLI_TEXT, &asked->warm_start, "PATH",
-       "start with the values of another run, a checkpoint, or a .safetensors "
-       "or .npz file, except the optimizer's; kernels are [inputs, outputs], "
-       "unless --layout is torch"},
+       "start with the values of another run, also RUN@STEP or RUN@best, a "
+       "checkpoint, or a .safetensors or .npz file, except the optimizer's; "
+       "kernels are [inputs, outputs], unless --layout is torch"},
       {"only", CLI_TEXT, &asked->warm_only, "A,B",
        "only these variables: 'dense/*,head/bias'"},
       {"except", CLI_TEXT, &asked->warm_except, "A,B",

@@ -249,14 +249,6 @@ ls_status ls_saves_deinit(ls_saves *saves) {
   return status;
 }
 
-static bool is_high(const ls_run_plan *plan) {
-  const char *metric = plan->options.keep_best;
-  if (metric != NULL && strcmp(metric, plan->stop.name) == 0)
-    return plan->stop.is_high;
-  return metric != NULL && strstr(metric, "loss") == NULL &&
-         !ls_model_type_task(plan->options.model->type)->less_is_better;
-}
-
 static ls_checkpoints_options options_of(const ls_saves *saves,
                                          const ls_run_ranks *ranks,
                                          const char *folder) {
@@ -270,7 +262,9 @@ static ls_checkpoints_options options_of(const ls_saves *saves,
       .keep = o->keep,
       .keep_every_hours = o->keep_every_hours,
       .best_metric = o->keep_best,
-      .best_is_high = is_high(saves->plan) ? LS_FLAG_ON : LS_FLAG_OFF,
+      .best_is_high = ls_train_config_keeps_highest(&saves->plan->config)
+                          ? LS_FLAG_ON
+                          : LS_FLAG_OFF,
       .background = o->save_background,
       .ranks = ranks->all.communicator != NULL ? LS_FLAG_ON : LS_FLAG_OFF,
       .goes_on = o->save_goes_on ? LS_FLAG_ON : LS_FLAG_OFF};
