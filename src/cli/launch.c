@@ -344,12 +344,15 @@ static const char *find_folder(char **program) {
   return at == NULL ? NULL : (*at)[9] == '=' ? *at + 10 : at[1];
 }
 
-// Returns true for a training whose run cannot be found by a restart.
-static bool lacks_folder(char **program) {
+static bool is_training(char **program) {
   const char *slash = strrchr(program[0], '/');
   return strcmp(slash != NULL ? slash + 1 : program[0], "lockstep") == 0 &&
-         program[1] != NULL && strcmp(program[1], "train") == 0 &&
-         find_folder(program) == NULL &&
+         program[1] != NULL && strcmp(program[1], "train") == 0;
+}
+
+// Returns true for a training whose run cannot be found by a restart.
+static bool lacks_folder(char **program) {
+  return is_training(program) && find_folder(program) == NULL &&
          find_word(program, "--resume") == NULL &&
          find_word(program, "--config") == NULL;
 }
@@ -373,7 +376,11 @@ static int launch(launch_flags *flags, const char *path) {
             flags->mpi != NULL ? flags->mpi : "mpirun");
     return CLI_FAILED;
   }
-  const char *folder = find_folder(flags->program);
+  // Other programs, and seeds, have their checkpoints elsewhere.
+  const char *folder = is_training(flags->program) &&
+                               find_word(flags->program, "--seeds") == NULL
+                           ? find_folder(flags->program)
+                           : NULL;
   cli_signals_handle(SIGINT, request_stop);
   cli_signals_handle(SIGTERM, request_stop);
   cli_signals_handle(SIGHUP, request_stop);

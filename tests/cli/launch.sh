@@ -24,6 +24,7 @@ case $1 in
 fails) [ "$rank" != 1 ] || { echo "no more paper" >&2; exit 7; } ;;
 tells) [ "$rank" != 0 ] || exit 4
        [ "$rank" != 1 ] || { sleep 0.3; echo "no more paper" >&2; exit 7; } ;;
+late) [ "$rank" != 1 ] || [ "$LS_RESTART" -ge 3 ] || exit 7 ;;
 dies) [ "$rank" != 1 ] || [ "$LS_RESTART" -ge "$2" ] || kill -9 $$ ;;
 esac
 trap 'echo "rank $rank stops"; exit 0' TERM
@@ -77,6 +78,19 @@ launches_all() {
   [ $? = 1 ] || fail "$mpi: data that are missing"
   says 'there is no file or folder' err.txt 2
   says 'the restart made no new checkpoint' err.txt 1
+  # Other programs, and seeds, have no checkpoint in the folder.
+  launches 0 3 late --run-dir never
+  says 'restart 3 of 3' err.txt 1
+  "$lockstep" launch --ranks 2 --mpi "$mpi" --restarts 2 -- "$lockstep" train \
+    --model tiny --data ../nothing.csv --replicas 2 --run-dir never --seeds 2 \
+    >out.txt 2>err.txt
+  [ $? = 1 ] || fail "$mpi: data that seeds miss"
+  says 'restart 2 of 2' err.txt 1
+  "$lockstep" launch --ranks 2 --mpi "$mpi" -- "$lockstep" train --model tiny \
+    --data synthetic --steps 2 --replicas 2 --run-dir seeds --seeds 2 \
+    >out.txt 2>err.txt || fail "$mpi: seeds"
+  says 'of 2 seeds' out.txt 2
+  says 'seed 1, the run 2 of 2' err.txt 1
 
   # A long line stays one.
   launches 0 0 talks
