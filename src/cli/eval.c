@@ -14,6 +14,12 @@ typedef struct eval_flags {
   bool estimator;  // Ignored here: cli_find_estimator reads it.
 } eval_flags;
 
+// Returns true if there is a line for each class.
+static bool has_lines(const eval_flags *flags, const ls_model_type *type) {
+  enum { MOST = 32 };
+  return cli_has_classes(type) && (flags->json || type->num_classes <= MOST);
+}
+
 static ls_status evaluate(const eval_flags *flags,
                           const ls_train_config *config,
                           const ls_model_type *type,
@@ -30,15 +36,14 @@ static ls_status evaluate(const eval_flags *flags,
   LS_RETURN_IF_ERROR(cli_load_run(&flags->run, &model, NULL));
   LS_RETURN_IF_ERROR(ls_evaluator_create(&model, test, &evaluator));
   LS_RETURN_IF_ERROR(ls_evaluator_run(evaluator, NULL, out_evaluation));
-  return cli_has_classes(type) ? cli_count_classes(&model, test, out_classes)
-                               : ls_ok();
+  return has_lines(flags, type) ? cli_count_classes(&model, test, out_classes)
+                                : ls_ok();
 }
 
-// Prints how many examples of each class are predicted right, unless there are
-// too many classes; tells which never are.
+// Prints how many examples of each class are predicted right; tells which never
+// are.
 static void print_classes(const cli_classes_result *result, const char *names,
                           bool json) {
-  enum { MOST = 32 };
   char never[300] = "";
   const int64_t count = result->num_classes;
   for (int64_t k = 0; k < count; ++k) {
@@ -56,7 +61,7 @@ static void print_classes(const cli_classes_result *result, const char *names,
       if (named.size > 0) cli_print_json_bytes(named.data, named.size);
       printf(",\"examples\":%lld,\"right\":%lld}%s", (long long)all,
              (long long)right, k + 1 == count ? "]" : "");
-    } else if (all > 0 && count <= MOST) {
+    } else if (all > 0) {
       fputs("class ", stdout);
       cli_print_clean(name);
       printf(": %lld of %lld right\n", (long long)right, (long long)all);
