@@ -282,6 +282,12 @@ static int print_end(const cli_replaying *r) {
     printf("all is equal up to step %lld\n", (long long)r->equal);
     return CLI_FAILED;
   }
+  if (r->goes_on && r->reached == 0) {
+    cli_say(r->again.command,
+            "the run in '%s' has no step after step %lld to make again",
+            r->folder, (long long)r->began);
+    return CLI_FAILED;
+  }
   if (r->goes_on && r->spike == 0)
     printf("no %s up to step %lld\n", r->flags.spike > 0 ? "spike" : "NaN",
            (long long)r->reached);
@@ -303,7 +309,7 @@ static int print_end(const cli_replaying *r) {
 
 int cli_replay_steps(const cli_syntax *syntax, cli_replaying *r) {
   r->recorded = r->made = (cli_line){.text = NULL};
-  r->lines = r->checkpoints = r->began = r->flags.asked.steps = 0;
+  r->lines = r->checkpoints = r->began = r->reached = r->flags.asked.steps = 0;
   r->at_step = 0;
   r->flags.resume_step = (ls_opt){0};
   r->flags.config_path[0] = '\0';
