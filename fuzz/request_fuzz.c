@@ -34,6 +34,11 @@ void cli_say(const char *command, const char *format, ...) {
   (void)command, (void)format;
 }
 
+bool cli_refuse(const char *command, const char *format, ...) {
+  (void)command, (void)format;
+  return false;
+}
+
 int cli_report(const char *command, ls_status status) {
   (void)command;
   ls_status_free(status);

@@ -168,12 +168,13 @@ const char *cli_nearest_flag(const cli_syntax *syntax, const char *flag,
                              size_t size);
 
 // ---- Services --------------------------------------------------------------
-// Prints "lockstep COMMAND: ..." and a newline to standard error.
+// Prints "lockstep COMMAND: ..." and a newline to standard error; nothing on
+// other ranks than the first.
 void cli_say(const char *command, const char *format, ...) LS_PRINTF(2, 3);
-// Say what is wrong with the words of a command; the values are false and
-// CLI_USAGE.
-#define cli_refuse(...) (cli_say(__VA_ARGS__), false)
-#define cli_misuse(...) (cli_say(__VA_ARGS__), CLI_USAGE)
+// Say why a command ends, on the first rank that has a reason; the values are
+// false and CLI_USAGE.
+bool cli_refuse(const char *command, const char *format, ...) LS_PRINTF(2, 3);
+#define cli_misuse(...) (cli_refuse(__VA_ARGS__), CLI_USAGE)
 // Prints and frees a failure, and returns CLI_FAILED; CLI_OK if it is none.
 int cli_report(const char *command, ls_status status);
 

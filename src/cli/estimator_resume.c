@@ -254,9 +254,8 @@ static bool take_members(const char *command, estimator_flags *flags,
     cli_json_copy(&member, at, member.value_size + 1);
     // A row of a library may be another way to use the runs of its neighbour.
     if (strcmp(at, type->name) != 0 && (!uses || cli_is_linked(type))) {
-      if (cli_leads())
-        cli_say(command, "the run in '%s' is of estimator '%s', not of '%s'",
-                folder, at, type->name);
+      cli_say(command, "the run in '%s' is of estimator '%s', not of '%s'",
+              folder, at, type->name);
       return false;
     }
   }

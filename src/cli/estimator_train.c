@@ -270,7 +270,7 @@ static bool check_flags(const estimator_flags *flags,
            !cli_is_linked(type))
     says = "--steps is missing: with --tpu a training does not end with its "
            "input";
-  if (says != NULL) cli_say("train", "%s", says);
+  if (says != NULL) cli_refuse("train", "%s", says);
   return says == NULL;
 }
 

@@ -34,7 +34,6 @@ static cli_data training_data(cli_classes *classes) {
                     .test = config->test,
                     .features = config->features,
                     .split = config->split,
-                    .command = linked.command,
                     .classes = classes};
 }
 
@@ -68,7 +67,8 @@ ls_status cli_linked_open(const char *command, const estimator_flags *flags,
   if (train->asked.schedule == NULL) linked.config.schedule = "constant";
   linked.data = flags->data;
   linked.features = flags->features;
-  linked.command = train->quiet || flags->json ? NULL : command;
+  linked.command =
+      train->quiet || train->again != NULL || flags->json ? NULL : command;
   linked.schedule = train->again != NULL &&
                             train->again->schedule.kind != LS_SCHEDULE_CONSTANT
                         ? &train->again->schedule

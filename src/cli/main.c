@@ -84,10 +84,10 @@ static int report_unknown(const char *name) {
   const char *other = cli_refusal_find(&others, name, strlen(name));
   if (other != NULL) nearest = other;
   if (nearest != NULL)
-    cli_say(NULL, "there is no command '%s'; did you mean '%s'?", name,
-            nearest);
+    cli_refuse(NULL, "there is no command '%s'; did you mean '%s'?", name,
+               nearest);
   else
-    cli_say(NULL, "there is no command '%s'; see 'lockstep help'", name);
+    cli_refuse(NULL, "there is no command '%s'; see 'lockstep help'", name);
   return CLI_USAGE;
 }
 
@@ -155,8 +155,8 @@ int main(int argc, char **argv) {
   if ((fflush(stdout) != 0 || ferror(stdout)) && code == CLI_OK) {
     const int reason = errno;  // 0: an earlier write failed.
     if (reason == EPIPE) return CLI_SIGNAL + SIGPIPE;
-    cli_say(NULL, "cannot write to standard output%s%s",
-            reason != 0 ? ": " : "", reason != 0 ? strerror(reason) : "");
+    cli_refuse(NULL, "cannot write to standard output%s%s",
+               reason != 0 ? ": " : "", reason != 0 ? strerror(reason) : "");
     code = CLI_FAILED;
   }
   return code;

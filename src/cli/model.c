@@ -40,10 +40,10 @@ static const ls_model_type *find_in_file(const char *command,
 // Refuses a run as a model; returns false if the text names none.
 static bool refuse_run(const char *command, const char *text) {
   if (!cli_is_run(text)) return false;
-  cli_say(command,
-          "'%s' is a run, no model: --config %s/config.json trains as it, "
-          "--resume goes on with it, --warm-start begins with its values",
-          text, text);
+  cli_refuse(command,
+             "'%s' is a run, no model: --config %s/config.json trains as it, "
+             "--resume goes on with it, --warm-start begins with its values",
+             text, text);
   return true;
 }
 
@@ -60,11 +60,11 @@ static const ls_model_type *find_own(const char *command, const char *name) {
     snprintf(all + at, sizeof(all) - at, "%s%s", i > 0 ? ", " : "",
              types[i]->name);
   }
-  cli_say(command,
-          "there is no model '%s'; there are: %s, a file: net.onnx or "
-          "net.mlir, and "
-          "those of a shared library: ./mine.so",
-          name, all);
+  cli_refuse(command,
+             "there is no model '%s'; there are: %s, a file: net.onnx or "
+             "net.mlir, and "
+             "those of a shared library: ./mine.so",
+             name, all);
   return NULL;
 }
 
@@ -79,7 +79,7 @@ const ls_model_type *cli_find_model(const char *command, const char *text) {
   cli_found found;
   if (!cli_find_type(command, text, &found)) return NULL;
   if (found.model == NULL)
-    cli_say(command, "'%s' is an estimator, expected a model", text);
+    cli_refuse(command, "'%s' is an estimator, expected a model", text);
   return found.model;
 }
 
@@ -239,10 +239,10 @@ static void say_what_there_is(const char *command, const char *path,
              found_name(&row));
   }
   if (name[0] == '\0')
-    cli_say(command, "'%s' has %zu models; name one, as in '%s:NAME': %s", path,
-            count_rows(from), path, all);
+    cli_refuse(command, "'%s' has %zu models; name one, as in '%s:NAME': %s",
+               path, count_rows(from), path, all);
   else
-    cli_say(command, "'%s' has no model '%s'; it has: %s", path, name, all);
+    cli_refuse(command, "'%s' has no model '%s'; it has: %s", path, name, all);
 }
 
 bool cli_find_in_library(const char *command, const char *text,

@@ -227,12 +227,13 @@ static int unknown_flag(const cli_syntax *syntax, const char *flag,
                       syntax->command);
   const char *nearest = cli_nearest_flag(syntax, flag, size);
   if (nearest != NULL)
-    cli_say(syntax->command, "there is no flag '--%.*s'; did you mean '--%s'?",
-            (int)size, flag, nearest);
+    cli_refuse(syntax->command,
+               "there is no flag '--%.*s'; did you mean '--%s'?", (int)size,
+               flag, nearest);
   else
-    cli_say(syntax->command,
-            "there is no flag '--%.*s'; see 'lockstep %s --help'", (int)size,
-            flag, syntax->command);
+    cli_refuse(syntax->command,
+               "there is no flag '--%.*s'; see 'lockstep %s --help'", (int)size,
+               flag, syntax->command);
   return CLI_USAGE;
 }
 
@@ -295,25 +296,25 @@ static int parse_operand(const cli_syntax *syntax, char *word, char **words,
     const cli_option *data = cli_option_find(syntax, "data", 4);
     const bool names_file = data != NULL && access(word, F_OK) == 0;
     if (names_file && *(const char **)data->value == NULL)
-      cli_say(syntax->command,
-              "unexpected argument '%s'; did you mean '--data %s'?", word,
-              word);
+      cli_refuse(syntax->command,
+                 "unexpected argument '%s'; did you mean '--data %s'?", word,
+                 word);
     else if (names_file)
-      cli_say(syntax->command,
-              "unexpected argument '%s'; several files are one --data: "
-              "'A.png,B.png', or a pattern in quotes, 'photos/*.png'",
-              word);
+      cli_refuse(syntax->command,
+                 "unexpected argument '%s'; several files are one --data: "
+                 "'A.png,B.png', or a pattern in quotes, 'photos/*.png'",
+                 word);
     else if (syntax->operand_form == NULL && names_model)
-      cli_say(syntax->command,
-              "unexpected argument '%s'; did you mean '--model %s'?", word,
-              word);
+      cli_refuse(syntax->command,
+                 "unexpected argument '%s'; did you mean '--model %s'?", word,
+                 word);
     else if (strcmp(syntax->command, "launch") == 0)
-      cli_say("launch", "unexpected argument '%s'; put -- before the program",
-              word);
+      cli_refuse("launch",
+                 "unexpected argument '%s'; put -- before the program", word);
     else
-      cli_say(syntax->command,
-              "unexpected argument '%s'; see 'lockstep %s --help'", word,
-              syntax->command);
+      cli_refuse(syntax->command,
+                 "unexpected argument '%s'; see 'lockstep %s --help'", word,
+                 syntax->command);
     return CLI_USAGE;
   }
   *syntax->operand = word;
@@ -345,8 +346,8 @@ bool cli_parse(const cli_syntax *syntax, int argc, char **argv, int *out_exit) {
           ? *syntax->num_operands > 0
           : syntax->operand_form == NULL || *syntax->operand != NULL;
   if (*out_exit == CLI_OK && !has_operand) {
-    cli_say(syntax->command, "%s is missing; see 'lockstep %s --help'",
-            syntax->operand_form, syntax->command);
+    cli_refuse(syntax->command, "%s is missing; see 'lockstep %s --help'",
+               syntax->operand_form, syntax->command);
     *out_exit = CLI_USAGE;
   }
   if (*out_exit == CLI_OK && !cli_check_device(syntax->command))

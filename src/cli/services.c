@@ -74,16 +74,29 @@ static void end_line(FILE *out) {
   funlockfile(out);
 }
 
-void cli_say(const char *command, const char *format, ...) {
+static void LS_PRINTF(3, 0) say(const char *command, bool refuses,
+                                const char *format, va_list arguments) {
   char text[3 * PATH_MAX];
-  va_list arguments;
-  va_start(arguments, format);
   vsnprintf(text, sizeof(text), format, arguments);
-  va_end(arguments);
-  if (!cli_leads() && cli_is_told_elsewhere(text)) return;
+  if (!cli_leads() && (!refuses || cli_is_told_elsewhere(text))) return;
   FILE *out = begin_line(command);
   put_clean(out, text, strlen(text), '\0');
   end_line(out);
+}
+
+void cli_say(const char *command, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  say(command, false, format, arguments);
+  va_end(arguments);
+}
+
+bool cli_refuse(const char *command, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  say(command, true, format, arguments);
+  va_end(arguments);
+  return false;
 }
 
 // Prints a status on one line, with its notes in parentheses; tables keep their

@@ -26,6 +26,8 @@ trains_by() {
 trains_by "" --steps 40 --run-dir alone >out.txt 2>err.txt || fail "alone"
 loss=$(cat out.txt)
 trains_by "" --steps 300 --run-dir long >out.txt 2>err.txt || fail "long"
+awk 'BEGIN { print "a,b,label"
+  for (i = 0; i < 60; ++i) print i % 7 ".5," i % 5 "," i % 2 }' >rows.csv
 
 # equals LONG STEPS TEXT: the run's last checkpoint is that of one process.
 equals() {
@@ -61,10 +63,17 @@ trains() {
   mkdir -p passing
   export TMPDIR="$PWD/passing"
   gives 0 2 "$lockstep" train --estimator --model tiny --data synthetic \
-    --tpu virtual:2x1,hosts=2 --find-lr --steps 10
-  says '^ 1\.00e.01 ' out.txt 1
+    --tpu virtual:2x1,hosts=2 --find-lr --steps 60
+  says "^ 1\.00e-06 " out.txt 1
+  says 'suggestion' out.txt 1
   rmdir passing || fail "$mpi: steps that stay: $(ls passing)"
   unset TMPDIR
+
+  # What there is to note about data is said once, and ends nothing.
+  rm -rf rows
+  gives 0 2 "$lockstep" train --estimator --model tiny --data ../rows.csv \
+    --batch-size 8 --steps 2 --tpu virtual:2x1,hosts=2 --run-dir rows
+  says '54 examples to train on, 6 held out' err.txt 1
 
   # Killed and started again, by itself.
   rm -rf "$run"

@@ -31,6 +31,9 @@ trains() {
   # What is wrong is said once, with the program's own code.
   gives 1 2 "$lockstep" "$@" --run-dir "$run"
   says 'holds a run' err.txt 1
+  # What there is to note, too, and it ends nothing.
+  gives 0 2 "$lockstep" train --resume "$run" --steps 410
+  says 'the linear schedule ends at step 410, not 400' err.txt 1
   if $is_first; then
     gives 2 3 "$lockstep" train --nosuch
     says 'there is no flag' err.txt 1

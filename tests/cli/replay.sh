@@ -171,4 +171,16 @@ grep -q "(op .* makes NaN at " err.txt || fail "replay names no op"
   --quiet >out.txt 2>err.txt || fail "a run"
 replays 0 "no NaN up to step 7" near --find-nan
 replays 0 "no spike up to step 7" near --find-spike 1000
+replays 0 "no NaN up to step 7" near --find-nan --from 6
+ends 1 "the run in 'near' has no step after step 7 to make again" \
+  replay near --find-nan --from 7
+# What the training said about its data is not said again.
+rm -rf rows
+awk 'BEGIN { print "a,b,label"
+  for (i = 0; i < 60; ++i) print i % 7 ".5," i % 5 "," i % 2 }' >rows.csv
+"$lockstep" train --model tiny --estimator --data rows.csv --steps 7 \
+  --run-dir rows >out.txt 2>err.txt || fail "a run of an estimator"
+[ "$(grep -c 'held out' err.txt)" = 1 ] || fail "held out is not said once"
+"$lockstep" replay rows >out.txt 2>err.txt || fail "replay rows"
+grep 'held out' err.txt && fail "a replay says what is held out"
 exit $failed

@@ -93,13 +93,13 @@ static bool check_flags(const train_flags *flags, int64_t batches) {
                                                        : NULL;
   const int64_t steps = flags->asked.steps, least = LEAST_STEPS * batches;
   if (flag != NULL)
-    cli_say("train",
-            "--%s cannot be given with --find-lr, which leaves no run and "
-            "chooses the rates and the end",
-            flag);
+    cli_refuse("train",
+               "--%s cannot be given with --find-lr, which leaves no run and "
+               "chooses the rates and the end",
+               flag);
   else if (steps != 0 && steps < least)
-    cli_say("train", "--find-lr needs --steps of %lld or more",
-            (long long)least);
+    cli_refuse("train", "--find-lr needs --steps of %lld or more",
+               (long long)least);
   return flag == NULL && (steps == 0 || steps >= least);
 }
 
@@ -175,10 +175,10 @@ int cli_train_find_rate(const cli_syntax *syntax, const train_flags *flags,
   one.asked.min_delta = 0;
   const int code = run(syntax, &one, user);
   if (code == CLI_OK && test.count == 0)
-    cli_say("train",
-            "the loss is no number at the first rate, %g: try a lower "
-            "range",
-            test.low);
+    cli_refuse("train",
+               "the loss is no number at the first rate, %g: try a lower "
+               "range",
+               test.low);
   else if (code == CLI_OK && cli_leads())
     print_test(&test);
   return code == CLI_OK && test.count == 0 ? CLI_FAILED : code;

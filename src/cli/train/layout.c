@@ -38,10 +38,10 @@ bool cli_layout_read(const char *text, cli_layout *out) {
     out->flat[out->count++].variable = word;
   }
   if (!good)
-    cli_say("train",
-            "--layout is '%s', expected own, or torch with up to %d "
-            "VARIABLE=CHANNELSxHEIGHTxWIDTH after it",
-            text, CLI_MOST_FLAT);
+    cli_refuse("train",
+               "--layout is '%s', expected own, or torch with up to %d "
+               "VARIABLE=CHANNELSxHEIGHTxWIDTH after it",
+               text, CLI_MOST_FLAT);
   return good;
 }
 

@@ -64,16 +64,16 @@ int cli_train_seeds(const cli_syntax *syntax, const train_flags *flags,
     one.result = &result;
     one.run_folder = name_of_seed(flags->run_folder, first + k, folder);
     one.events = name_of_seed(flags->events, first + k, events);
-    if (!flags->quiet && cli_leads())
+    if (!flags->quiet)
       cli_say("train", "seed %lld, the run %lld of %lld",
               (long long)(first + k), (long long)k + 1,
               (long long)flags->seeds);
     const int code = run(syntax, &one, user);
-    if (code >= CLI_SIGNAL && flags->run_folder != NULL && cli_leads())
+    if (code >= CLI_SIGNAL && flags->run_folder != NULL)
       cli_say("train", "the same command with --resume auto goes on with all");
     if (code != CLI_OK) return code;
     // An estimator that made no step tells no last loss.
-    if (!result.tested && result.task == NULL && cli_leads())
+    if (!result.tested && result.task == NULL)
       cli_say("train", "seed %lld made no step: its loss is not in the mean",
               (long long)one.asked.seed);
     if (!result.tested) continue;

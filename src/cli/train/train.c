@@ -109,8 +109,7 @@ static ls_status check_length(const train_flags *flags,
         "--accumulate is %lld, but the run has %lld batches: its optimizer "
         "would make no step",
         (long long)each, (long long)batches);
-  if (config->warmup >= batches / each && config->warmup > 0 && !flags->quiet &&
-      cli_leads())
+  if (config->warmup >= batches / each && config->warmup > 0 && !flags->quiet)
     cli_say("train",
             "--warmup is %lld, but the run has %lld steps of the optimizer: "
             "the rate does not reach its value",
@@ -131,7 +130,8 @@ static ls_status train_prepare(const train_flags *flags,
   *set = (cli_opened){.data = run->data,
                       .test = run->test_data,
                       .is_new = run->resumed == NULL,
-                      .command = flags->quiet || !cli_leads() ? NULL : "train",
+                      .command =
+                          flags->quiet || flags->again != NULL ? NULL : "train",
                       .config = &run->config,
                       .type = type};
   LS_RETURN_IF_ERROR(cli_open_training(flags, true, set));
@@ -350,8 +350,7 @@ static void train_end(session *run) {
 int cli_end_again(const cli_again *again, int64_t steps) {
   const int signal = cli_signals_first();
   if (signal == 0) return CLI_OK;
-  if (cli_leads())
-    cli_say(again->command, "stopped at step %lld", (long long)steps);
+  cli_say(again->command, "stopped at step %lld", (long long)steps);
   return CLI_SIGNAL + signal;
 }
 
