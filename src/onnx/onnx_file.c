@@ -16,6 +16,7 @@ enum {
   GRAPH_INITIALIZER = 5,
   GRAPH_INPUT = 11,
   GRAPH_OUTPUT = 12,
+  GRAPH_VALUE = 13,
   NODE_INPUT = 1,
   NODE_OUTPUT = 2,
   NODE_NAME = 3,
@@ -255,6 +256,8 @@ static ls_status read_graph_field(ls_onnx_reader *r,
     return read_port(r, field, &file->inputs, &file->num_inputs);
   case GRAPH_OUTPUT:
     return read_port(r, field, &file->outputs, &file->num_outputs);
+  case GRAPH_VALUE:
+    return read_port(r, field, &file->between, &file->num_between);
   default:
     return ls_ok();
   }

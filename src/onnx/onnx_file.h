@@ -68,7 +68,8 @@ typedef struct ls_onnx_file {
   ls_onnx_node *nodes;
   ls_onnx_initializer *initializers;
   ls_onnx_port *inputs, *outputs;  // Without inputs that are initializers.
-  size_t num_nodes, num_initializers, num_inputs, num_outputs;
+  ls_onnx_port *between;           // Other values, if the file describes them.
+  size_t num_nodes, num_initializers, num_inputs, num_outputs, num_between;
   ls_array **arrays;  // All arrays, for their release.
   size_t num_arrays;
 } ls_onnx_file;

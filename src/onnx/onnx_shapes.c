@@ -305,6 +305,20 @@ static ls_tensor slice_to_size(ls_tensor x, int axis,
   return ls_make(LS_OP_DYNAMIC_SLICE, inputs, (size_t)shape.rank + 2, &attr, 1);
 }
 
+// Returns true if the file leaves a size of the node's output open.
+static bool is_left_open(const ls_onnx_build *b, int axis) {
+  const ls_onnx_file *file = b->file;
+  const size_t count = file->num_outputs + file->num_between;
+  for (size_t i = 0; i < count; ++i) {
+    const ls_onnx_port *port = i < file->num_outputs
+                                   ? &file->outputs[i]
+                                   : &file->between[i - file->num_outputs];
+    if (port->value == b->node->outputs[0])
+      return port->type.shape.rank > axis && port->type.shape.dim[axis] < 0;
+  }
+  return false;
+}
+
 // Slices one axis, whose size may be unknown.
 static ls_tensor slice_axis(ls_onnx_build *b, ls_tensor x, int axis,
                             const ls_onnx_number *start,
@@ -350,8 +364,10 @@ static ls_tensor slice_axis(ls_onnx_build *b, ls_tensor x, int axis,
   const ls_attr attrs[] = {
       LS_OWN_IS(STARTS, starts, rank), LS_OWN_IS(LIMITS, limits, rank),
       LS_OWN_IS(STRIDES, strides, rank), LS_OWN_B(CLAMP, true)};
-  // A single slice is taken to be there, so that the size is known.
-  return ls_make(LS_OP_SLICE, &x, 1, attrs, size < 0 && to - from > 1 ? 4 : 3);
+  // Slices are taken to be there, so that their number is known, unless the
+  // file says that there may be fewer.
+  const bool clamps = size < 0 && to - from > 1 && is_left_open(b, axis);
+  return ls_make(LS_OP_SLICE, &x, 1, attrs, clamps ? 4 : 3);
 }
 
 void ls_onnx_make_slice(ls_onnx_build *b) {

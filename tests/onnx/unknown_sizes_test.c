@@ -39,6 +39,14 @@ static void add_numbers(ls_text *graph) {
   onnx_add_floats(graph, "square", 2, 2, square);
 }
 
+// Returns a shape of that rank whose sizes are open.
+static ls_shape open_shape(int32_t rank) {
+  ls_shape shape = {.rank = rank};
+  for (int32_t i = 0; i < rank; ++i)
+    shape.dim[i] = -1;
+  return shape;
+}
+
 // Applies a chain, whose last output is "y", to a placeholder of the graph.
 static ls_status apply_open(const open_chain *row, ls_onnx **onnx, ls_tensor *x,
                             ls_tensor *y) {
@@ -46,7 +54,7 @@ static ls_status apply_open(const open_chain *row, ls_onnx **onnx, ls_tensor *x,
   onnx_add_chain(&file, row->nodes);
   add_numbers(&file);
   onnx_add_port(&file, 11, "x", row->open);
-  onnx_add_port(&file, 12, "y", LS_SHAPE(-1));
+  onnx_add_port(&file, 12, "y", open_shape(row->result.rank));
   expect_ok(onnx_decode(&file, row->opset > 0 ? row->opset : ONNX_OPSET, onnx));
   *x = ls_placeholder(LS_DTYPE_F32, row->open, "x");
   LS_OWN(ls_nest, outputs) = ls_onnx_apply(*onnx, ls_leaf(*x), false);
@@ -215,6 +223,34 @@ TEST(slices_that_end_behind_an_axis_have_gradients) {
       init = ls_global_initializer();
     }
     expect_run(graph, init, x, ls_nest_tensor(gradients, 0), &rows[i]);
+  }
+}
+
+// The file leaves the size of "part" open by a description (field 13), or does
+// not describe it: then it is known, as the split needs it.
+TEST(slices_of_an_unknown_axis_have_a_known_size) {
+  for (int described = 0; described < 2; ++described) {
+    LS_OWN(ls_onnx, onnx) = NULL;
+    LS_OWN(ls_graph, graph) = graph_named("g");
+    LS_GRAPH_SCOPE(graph);
+    LS_OWN(ls_text, file) = onnx_text();
+    onnx_add_chain(&file, "Slice x zero four one -> part;"
+                          "Split part -> y axis=1");
+    add_numbers(&file);
+    onnx_add_port(&file, 11, "x", LS_SHAPE(-1, -1));
+    onnx_add_port(&file, 12, "y", LS_SHAPE(-1, 4));
+    if (described == 1) onnx_add_port(&file, 13, "part", LS_SHAPE(-1, -1));
+    expect_ok(onnx_decode(&file, 13, &onnx));
+    LS_OWN(ls_nest, outputs) = ls_onnx_apply(
+        onnx, ls_leaf(ls_placeholder(LS_DTYPE_F32, LS_SHAPE(-1, -1), "x")),
+        false);
+    if (described == 1) {
+      expect_status(ls_nest_status(outputs), LS_UNIMPLEMENTED, "split");
+      continue;
+    }
+    expect_ok(ls_nest_status(outputs));
+    const ls_shape shape = ls_tensor_shape(ls_nest_tensor(outputs, 0));
+    if (!ls_shape_equal(shape, LS_SHAPE(-1, 4))) fail_msg("another shape");
   }
 }
 

@@ -28,7 +28,8 @@ void onnx_add_integers(ls_text *out, const char *name, int64_t count,
                        const int64_t *values);
 void onnx_add_integers_of(ls_text *out, const char *name, int64_t type,
                           int64_t count, const int64_t *values);
-// Adds an input (field 11) or output (12) of floats; a size of -1 is unknown.
+// Adds an input (field 11), output (12) or other value (13) of floats; a size
+// of -1 is unknown.
 void onnx_add_port(ls_text *out, unsigned field, const char *name,
                    ls_shape shape);
 // Returns the file of a graph.
