@@ -261,10 +261,11 @@ static void slice(ls_emitter *e, ls_emitted x, const int64_t *starts,
   ls_text_append(text, " [");
   for (int32_t i = 0; i < dims.rank; ++i) {
     const int64_t size = dims.dim[i].offset;
-    const int64_t limit =
-        starts[i] + (size > 0 ? (size - 1) * strides[i] + 1 : 0);
+    // An empty slice may be clamped, and start beyond the end.
+    const int64_t start = size > 0 ? starts[i] : 0;
+    const int64_t limit = size > 0 ? start + (size - 1) * strides[i] + 1 : 0;
     ls_text_append_format(text, "%s%lld:%lld:%lld", i > 0 ? ", " : "",
-                          (long long)starts[i], (long long)limit,
+                          (long long)start, (long long)limit,
                           (long long)strides[i]);
   }
   ls_text_append_char(text, ']');

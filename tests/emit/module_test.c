@@ -226,3 +226,17 @@ TEST(operands_of_products_are_rounded_to_bf16) {
         bf16);
   }
 }
+
+TEST(an_empty_slice_begins_in_its_operand) {
+  LS_OWN(written, w) = {0};
+  expect_ok(write_text(
+      "graph lowered \"t\" {\n"
+      "%1 = parameter() {dtype = f32, shape = shape[3], index = 0} : f32[3]\n"
+      "%2 = slice(%1) {starts = [4], limits = [8], strides = [1], clamp = true}"
+      " : f32[0]\n"
+      "return %2\n"
+      "}\n",
+      (ls_hlo_program){.num_devices = 1}, &w));
+  assert_null(strstr(ls_text_data(&w.text), "[4:4:1]"));
+  assert_non_null(strstr(ls_text_data(&w.text), "[0:0:1]"));
+}
