@@ -336,7 +336,7 @@ TEST(rows_of_columns_are_those_of_their_numbers) {
             i % 5, i % 2 ? "odd" : "even");
   assert_int_equal(fclose(file), 0);
   run_command("train --model tiny --data colors.csv --one-hot color --quiet "
-              "--missing size=3.5,color=red --run-dir colors-run --steps 3 "
+              "--missing size=+3.5,color=red --run-dir colors-run --steps 3 "
               "--batch-size 8 --test none");
   run_command("export colors-run --out colors");
   server self = start_server("colors=colors");

@@ -2,6 +2,7 @@
 // Rows by the columns of the data that a model was trained on:
 // [1.5, "red"] or {"size": 1.5, "color": "red"}, with texts that training has
 // made numbers (--one-hot). They become rows of these numbers.
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -127,8 +128,11 @@ static ls_status add_text(expander *e, const column *self) {
 // Adds the number of a column, or those of a list.
 static ls_status add_numbers(expander *e, const column *self) {
   for (int64_t i = 0; lacks_value(self) && i < self->width; ++i) {
+    char number[32];
+    const int size =
+        snprintf(number, sizeof(number), "%.17g", strtod(self->value, NULL));
     add(e, i > 0 ? "," : "", i > 0);
-    add(e, self->value, strlen(self->value));
+    add(e, number, (size_t)size);
   }
   if (lacks_value(self)) return ls_ok();
   cli_cursor c = {.text = self->given,
