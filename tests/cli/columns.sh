@@ -197,6 +197,25 @@ same runs/gaps gaps.jsonl
 "$lockstep" export runs/gaps --out served >out.txt 2>err.txt || fail "export"
 same served gaps-bare.csv
 "$lockstep" eval runs/gaps --data gaps.csv >out.txt 2>err.txt || fail "eval"
+# A column that the first line lacks, or every line.
+row=$(grep -vn '"a"' gaps.jsonl | head -n 1 | cut -d : -f 1)
+{ sed -n "${row}p" gaps.jsonl && cat gaps.jsonl; } >lacks.jsonl
+{ sed -n "1p;$((row + 1))p" gaps.csv && sed 1d gaps.csv; } >lacks.csv
+# shellcheck disable=SC2086
+{
+  trains lacks --data lacks.jsonl $columns $missing
+  trains first --data lacks.csv $columns $missing
+}
+cmp -s runs/lacks/model.safetensors runs/first/model.safetensors ||
+  fail "a column that the first line lacks is learnt otherwise"
+predicts runs/gaps lacks.csv
+cp out.txt answers.txt
+same runs/gaps lacks.jsonl
+head -n 1 lacks.jsonl >one.jsonl
+head -n 1 answers.txt >one.txt && mv one.txt answers.txt
+same runs/gaps one.jsonl
+ends 1 "'lacks.jsonl' has no column 'c'; it has" train --model tiny \
+  --data lacks.jsonl --missing c=0 --quiet
 # Without the flag, and where it cannot be.
 ends 1 "'city' is empty: its texts are single lines; --missing city=TEXT" train \
   --model tiny --data gaps.csv --features b,city,label --one-hot city --quiet

@@ -124,8 +124,8 @@ typedef struct cli_pairing {
 // the parts with what they hold.
 ls_dataset *cli_pair(ls_dataset *dataset, const cli_pairing *pairing);
 
-// Finds out if the first labels, floats in item `item`, are whole numbers.
-ls_status cli_are_whole(ls_dataset *rows, size_t item, bool *out);
+// Makes labels, floats in item `item`, whole numbers if the first ones are.
+ls_status cli_take_whole(ls_dataset *rows, size_t item, cli_pairing *pairing);
 // Copies the array in item `item` of an element.
 void cli_copy_item(ls_nest element, size_t item, void *out);
 // Makes an array of an image's elements that has a dimension of channels.
@@ -285,6 +285,7 @@ enum { CLI_LOOK_AT = 100 };  // First rows by which types are guessed.
 
 // Columns of a file, guessed from its first rows.
 typedef struct cli_sheet {
+  const cli_classes *classes;  // Borrowed. NULL: unknown.
   bool is_json;
   char delimiter;
   bool header;
@@ -325,9 +326,10 @@ ls_status cli_sheet_check(const cli_files *files, const cli_sheet *table,
                           size_t column, const char *advice);
 // Returns true if one of these is this column.
 bool cli_is_among(const size_t *items, size_t count, size_t column);
-// Sets the values of missing fields by --missing, and guesses types with them.
-ls_status cli_sheet_missing(const cli_files *files,
-                            const cli_pair_request *request, cli_sheet *table);
+// Reads --missing of the table's `classes`.
+ls_status cli_sheet_open_missing(cli_sheet *table);
+// Sets the values of missing fields, and guesses types with them.
+ls_status cli_sheet_missing(const cli_files *files, cli_sheet *table);
 // Finds the texts of the columns that are one-hot.
 ls_status cli_sheet_one_hot(const cli_files *files,
                             const cli_pair_request *request, cli_sheet *table);

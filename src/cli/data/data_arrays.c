@@ -25,11 +25,8 @@ static ls_status pair_items(ls_dataset *dataset,
     pairing.labels = leaf_type(&spec, label);
     if (request->task != NULL && !cli_has_numbers(request) &&
         ls_dtype_is_float(pairing.labels.dtype) &&
-        pairing.labels.shape.rank == 0) {
-      LS_RETURN_IF_ERROR(
-          cli_are_whole(items, (size_t)label, &pairing.are_whole));
-      if (pairing.are_whole) pairing.labels.dtype = LS_DTYPE_I64;
-    }
+        pairing.labels.shape.rank == 0)
+      LS_RETURN_IF_ERROR(cli_take_whole(items, (size_t)label, &pairing));
   }
   *out = cli_pair(cli_give(&items), &pairing);
   return ls_dataset_status(*out);

@@ -54,8 +54,7 @@ static ls_status choose_labels(const cli_files *files, const cli_sheet *table,
   if (ls_dtype_is_float(*out_dtype) && pairing->task != NULL) {
     CLI_OWN(ls_dataset, rows) = cli_sheet_read_some(files, table, &label, 1);
     LS_RETURN_IF_ERROR(
-        cli_are_whole(rows, table->header ? 0 : label, &pairing->are_whole));
-    if (pairing->are_whole) *out_dtype = LS_DTYPE_I64;
+        cli_take_whole(rows, table->header ? 0 : label, pairing));
     if (pairing->are_whole) return ls_ok();
   }
   const char *column = table->columns[label].name;
@@ -312,7 +311,7 @@ static ls_status pair_columns(const cli_files *files,
   ls_convert_options scaling = {0};
   CLI_OWN_ARRAY_OR_RETURN(size_t, items, table->count + CLI_MOST_FEATURES);
   cli_choice found = {.items = items};
-  LS_RETURN_IF_ERROR(cli_sheet_missing(files, request, table));
+  LS_RETURN_IF_ERROR(cli_sheet_missing(files, table));
   LS_RETURN_IF_ERROR(cli_sheet_one_hot(files, request, table));
   LS_RETURN_IF_ERROR(cli_choose_columns(files, request, table, &found));
   cli_choice choice = found;
@@ -354,8 +353,9 @@ static ls_status
 table_pairs(const cli_files *files, const cli_pair_request *request,
             ls_status (*open)(const cli_files *files, cli_sheet *out),
             ls_dataset **out) {
-  CLI_OWN(cli_sheet, table) = {0};
+  CLI_OWN(cli_sheet, table) = {.classes = request->classes};
   *out = NULL;
+  LS_RETURN_IF_ERROR(cli_sheet_open_missing(&table));
   LS_RETURN_IF_ERROR(open(files, &table));
   LS_RETURN_IF_ERROR(pair_columns(files, request, &table, out));
   const ls_model_type *type = request->type;

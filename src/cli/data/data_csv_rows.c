@@ -212,17 +212,20 @@ ls_status cli_sheet_check(const cli_files *files, const cli_sheet *table,
 }
 
 // ---- Missing fields --------------------------------------------------------
-ls_status cli_sheet_missing(const cli_files *files,
-                            const cli_pair_request *request, cli_sheet *table) {
-  const cli_classes *classes = request->classes;
-  if (classes == NULL || classes->missing == NULL ||
-      classes->missing[0] == '\0')
-    return ls_ok();
-  if (!cli_words_open("data", "missing", classes->missing, "COLUMN=VALUE",
-                      &table->missing))
-    return ls_invalid_argument("--missing is '%s'", classes->missing);
+ls_status cli_sheet_open_missing(cli_sheet *table) {
+  const cli_classes *classes = table->classes;
+  return classes == NULL || classes->missing == NULL ||
+                 classes->missing[0] == '\0' ||
+                 cli_words_open("data", "missing", classes->missing,
+                                "COLUMN=VALUE", &table->missing)
+             ? ls_ok()
+             : ls_invalid_argument("--missing is '%s'", classes->missing);
+}
+
+ls_status cli_sheet_missing(const cli_files *files, cli_sheet *table) {
   size_t at = 0;
-  for (size_t i = 0; classes->may_find && i < table->missing.count; ++i)
+  if (table->missing.count == 0) return ls_ok();
+  for (size_t i = 0; table->classes->may_find && i < table->missing.count; ++i)
     if (strcmp(table->missing.maps[i].from, "*") != 0)
       LS_RETURN_IF_ERROR(ls_status_annotate(
           cli_sheet_find(files, table, table->missing.maps[i].from, &at),

@@ -313,42 +313,90 @@ static ls_dtype guess_type(const member *found) {
   return LS_DTYPE_I64;
 }
 
-// Takes a line's columns: those of the first line are all; in others whole
-// numbers may be floats.
+// Returns true if --missing names a column.
+static bool is_named(const cli_sheet *table, const char *name, size_t size) {
+  bool found = false;
+  for (size_t i = 0; i < table->missing.count; ++i) {
+    const char *from = table->missing.maps[i].from;
+    found |= strncmp(from, name, size) == 0 && from[size] == '\0';
+  }
+  return found;
+}
+
+// Adds the column of a member.
+static ls_status add_column(const member *found, cli_sheet *out) {
+  const size_t at = out->count;
+  const char *value = found->value.at;
+  const ls_dtype dtype = guess_type(found);
+  out->columns[at].name = out->names[at] =
+      cli_copy_text(found->key, found->key_size);
+  if (out->names[at] == NULL) return ls_out_of_memory();
+  ++out->count;
+  out->columns[at].dtype = dtype;
+  if (*value != '[') return ls_ok();
+  const char first = value[1 + strspn(value + 1, " \t")];
+  if (dtype != LS_DTYPE_NONE)
+    out->widths[at] = found->items;
+  else if (first == '"' || first == ']')
+    out->widths[at] = -1;
+  return ls_ok();
+}
+
+// Takes a line's columns: those of the first line, and in others those that
+// --missing names; whole numbers may be floats in others.
 static ls_status take_columns(cli_cursor c, bool is_first, cli_sheet *out) {
   member found = {0};
-  int64_t count = 0;
-  cli_cursor whole = c;
-  if (is_first) {
-    LS_RETURN_IF_ERROR(cli_cursor_skip(&whole, &count));
-    LS_RETURN_IF_ERROR(cli_sheet_make(out, (size_t)count));
-  }
   bool more = true;
   for (size_t at = 0, next = 0;; ++at) {
     LS_RETURN_IF_ERROR(next_member(&c, at == 0, &found, &more));
     if (!more) return ls_ok();
-    const size_t i = is_first ? at
+    const size_t i = is_first ? out->count
                               : find_name(out->names, out->count, next,
                                           found.key, found.key_size);
-    if (i == out->count) continue;
-    const ls_dtype dtype = guess_type(&found);
+    if (i == out->count) {
+      if (is_first || is_named(out, found.key, found.key_size))
+        LS_RETURN_IF_ERROR(add_column(&found, out));
+      continue;
+    }
     next = i + 1 < out->count ? i + 1 : 0;
-    if (!is_first && out->columns[i].dtype == LS_DTYPE_I64 &&
-        dtype == LS_DTYPE_F32)
-      out->columns[i].dtype = dtype;
-    if (!is_first) continue;
-    out->columns[at].name = out->names[at] =
-        cli_copy_text(found.key, found.key_size);
-    if (out->names[at] == NULL) return ls_out_of_memory();
-    out->columns[at].dtype = dtype;
-    const char *value = found.value.at;
-    if (*value != '[') continue;
-    const char first = value[1 + strspn(value + 1, " \t")];
-    if (dtype != LS_DTYPE_NONE)
-      out->widths[at] = found.items;
-    else if (first == '"' || first == ']')
-      out->widths[at] = -1;
+    if (out->columns[i].dtype == LS_DTYPE_I64 &&
+        guess_type(&found) == LS_DTYPE_F32)
+      out->columns[i].dtype = LS_DTYPE_F32;
   }
+}
+
+// Makes room for the columns of the first line, of --missing and of the run.
+static ls_status make_columns(cli_cursor c, cli_sheet *out) {
+  int64_t count = 0;
+  LS_RETURN_IF_ERROR(cli_cursor_skip(&c, &count));
+  if (out->classes != NULL) count += cli_classes_count(out->classes->columns);
+  LS_RETURN_IF_ERROR(cli_sheet_make(out, (size_t)count + out->missing.count));
+  out->count = 0;
+  return ls_ok();
+}
+
+// Adds the columns of the run that the lines lack and --missing has.
+static ls_status add_missing(cli_sheet *out) {
+  const cli_classes *classes = out->classes;
+  const int64_t count = classes != NULL && !classes->may_find
+                            ? cli_classes_count(classes->columns)
+                            : 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const char *texts = NULL, *line = cli_class_name(classes->columns, i).data;
+    const size_t size = strcspn(line, "\t\n"), at = out->count;
+    CLI_OWN_MEMORY(char, name) = cli_copy_text(line, size);
+    if (name == NULL) return ls_out_of_memory();
+    if (find_name(out->names, at, 0, line, size) < at ||
+        cli_words_value(&out->missing, name) == NULL)
+      continue;
+    if (line[size] == '\t') out->widths[at] = strtoll(line + size, NULL, 10);
+    if (out->widths[at] > 0) out->columns[at].dtype = LS_DTYPE_F32;
+    if (cli_column_texts(classes->categories, name, &texts) > 0)
+      out->columns[at].dtype = LS_DTYPE_STRING;
+    out->columns[at].name = out->names[at] = cli_give(&name);
+    ++out->count;
+  }
+  return ls_ok();
 }
 
 static ls_status look_at_lines(const cli_files *files, cli_sheet *out) {
@@ -366,6 +414,7 @@ static ls_status look_at_lines(const cli_files *files, cli_sheet *out) {
                    : ls_invalid_argument("'%s' has no row", files->first);
     if (!ls_status_is_ok(status)) return cli_give(&status);
     LS_RETURN_IF_ERROR(copy_line(element, i, &text, &c));
+    if (i == 0) LS_RETURN_IF_ERROR(make_columns(c, out));
     LS_RETURN_IF_ERROR(take_columns(c, i == 0, out));
   }
   return ls_ok();
@@ -376,6 +425,7 @@ ls_status cli_sheet_open_json(const cli_files *files, cli_sheet *out) {
   out->header = true;
   LS_RETURN_IF_ERROR(
       ls_status_annotate(look_at_lines(files, out), "of '%s'", files->first));
+  LS_RETURN_IF_ERROR(add_missing(out));
   out->guessed = cli_json_rows(files, out, out->columns, out->count);
   return ls_status_annotate(ls_dataset_status(out->guessed), "of '%s'",
                             files->first);

@@ -104,17 +104,19 @@ static ls_status fill_list(const cli_pairing *self, ls_bytes text,
   return ls_ok();
 }
 
-ls_status cli_are_whole(ls_dataset *rows, size_t item, bool *out) {
+ls_status cli_take_whole(ls_dataset *rows, size_t item, cli_pairing *pairing) {
   CLI_OWN(ls_iterator, iterator) = NULL;
   CLI_OWN(ls_nest, element) = ls_none();
-  *out = true;
+  bool are_whole = true;
   LS_RETURN_IF_ERROR(cli_begin_rows(rows, &iterator));
-  for (int row = 0; row < CLI_LOOK_AT && *out; ++row) {
+  for (int row = 0; row < CLI_LOOK_AT && are_whole; ++row) {
     CLI_NEXT_OR(break, iterator, &element);
     const double label =
         ls_array_f64(ls_nest_as_array(ls_nest_item(element, item)), 0);
-    *out = label == floor(label) && fabs(label) < INT32_MAX;
+    are_whole = label == floor(label) && fabs(label) < INT32_MAX;
   }
+  pairing->are_whole = are_whole;
+  if (are_whole) pairing->labels.dtype = LS_DTYPE_I64;
   return ls_ok();
 }
 
