@@ -469,6 +469,7 @@ typedef struct cli_classes {
   char *found_categories;  // Like `found`.
   // As in ls_train_config; NULL or "": unknown.
   const char *columns, *bytes;
+  bool normalizes;      // Whole numbers are normalized, not found to be bytes.
   char *found_columns;  // Like `found`.
 } cli_classes;
 // Releases what was found.
@@ -487,6 +488,7 @@ typedef struct cli_data {
   const char *command;   // Command that reports resizing. NULL: silent.
   cli_classes *classes;  // NULL: labels are numbers.
   const ls_task *task;   // Task of the labels, without a model that has one.
+  int64_t least_outputs;  // Outputs of the run that a new one starts with.
   // Labels may be missing; `names` gets the examples' files or rows: see
   // cli_open_examples.
   bool no_labels;

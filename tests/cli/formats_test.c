@@ -331,6 +331,29 @@ TEST(equal_examples_give_equal_models) {
   }
 }
 
+TEST(few_columns_with_names_are_numbers_as_arrays_of_floats_are) {
+  ls_zip_writer *zip = NULL;
+  float data[TRAIN * PIXELS];
+  int64_t labels[TRAIN];
+  for (int i = 0; i < TRAIN; ++i) {
+    labels[i] = label_of(0, i);
+    for (int at = 0; at < PIXELS; ++at)
+      data[i * PIXELS + at] = (float)pixel(0, i, at);
+  }
+  if (getenv("LOCKSTEP") == NULL) skip();
+  expect_ok(ls_zip_writer_open(ls_runtime_current(), "floats.npz", &zip));
+  add_member(zip, "x", LS_DTYPE_F32, LS_SHAPE(TRAIN, PIXELS), data);
+  add_member(zip, "y", LS_DTYPE_I64, LS_SHAPE(TRAIN), labels);
+  expect_ok(ls_zip_writer_close(zip, true));
+  static const char *const names[] = {"floats.npz", "train.csv"};
+  for (int i = 0; i < 2; ++i)
+    expect_run(0,
+               TINY "--data %s --steps 2 --learning-rate 1e-6 --run-dir "
+                    "floats/%d",
+               names[i], i);
+  expect_same("floats/0", "floats/1");
+}
+
 TEST(what_is_held_out_is_the_same_in_all_files) {
   static const char *const files[] = {
       "xy.npz", "train.csv --features '*=u8,label'", "bare.csv",

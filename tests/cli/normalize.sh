@@ -7,7 +7,8 @@
 
 # shellcheck source=tests/support/cli.sh
 . "$(dirname "$0")/../support/cli.sh"
-rm -rf runs served ./*.csv
+images=$(cd "$(dirname "$0")/../images" && pwd)
+rm -rf runs served photos ./*.csv
 
 # rows FILE SEED COUNT [NORMAL]: 16 numbers of sizes that differ by 10^6, whose
 # largest relative one is the label; with NORMAL divided by these sizes, and
@@ -101,6 +102,16 @@ grep -qF ';7,1;' runs/same/config.json || fail "a constant column is divided"
   --run-dir runs/cnn >out.txt 2>err.txt || fail "cnn"
 grep -qE '"normalize":"[^;"]*,[^;"]*"' runs/cnn/config.json ||
   fail "one channel has not one mean"
+
+mkdir -p photos/a photos/b
+for name in a b; do
+  for copy in 1 2 3 4; do
+    cp "$images/rgb.png" photos/$name/$copy.png
+  done
+done
+trains photos --data photos --normalize --test none --batch-size 4
+"$lockstep" predict runs/photos --data "$images/rgb.png" >out.txt 2>err.txt ||
+  fail "a picture for normalized ones"
 
 # What cannot be.
 ends 2 "--normalize makes other steps: the run in 'runs/raw' was begun without" \

@@ -136,8 +136,7 @@ grep -o '<b>row [0-9]*' held.html | sed 's/.* //' | while read -r row; do
 done >odd-rows.txt
 [ ! -s odd-rows.txt ] || fail "a report has other rows: $(cat odd-rows.txt)"
 # Rows are no pictures.
-ends 1 "learns from rows of columns x1, x2, x3, x4, x5, x6, x7, x8, x9, x10, \
-x11, x12, x13, x14, x15, x16: give rows (.csv, .jsonl), not the images of" \
+ends 1 "learns from rows: give rows (.csv, .jsonl), not the images of" \
   predict words --data "$images/rgb.png"
 
 # An array alone: 4 rows of 16 bytes.

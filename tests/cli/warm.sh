@@ -203,4 +203,35 @@ ends 2 "--layout is 'keras', expected own, or torch" train --warm-start base \
 ends 2 "--layout is 'torch,a=2x3', expected own, or torch" train \
   --warm-start base --layout torch,a=2x3
 
+# Texts that are fewer than the other run's outputs keep these, and the scale of
+# bytes stays, also with a file of flags.
+awk 'BEGIN { for (i = 0; i < 40; ++i) {
+  for (k = 0; k < 16; ++k) printf "%d,", (i * 37 + k * 91) % 256
+  print i % 2
+} }' >bare.csv
+awk -F , -v OFS=, 'NR == 1 { for (k = 0; k < 16; ++k) printf "x%d,", k
+  print "label" }
+  { $17 = $17 ? "up" : "down"; print }' bare.csv >texts.csv
+rm -rf bytes named head plain flagged
+tiny="train --model tiny --batch-size 8 --steps 2 --quiet --run-dir"
+# learns FOLDER FLAG...
+learns() {
+  # shellcheck disable=SC2086
+  "$lockstep" $tiny "$@" >out.txt 2>err.txt || fail "train $*"
+}
+learns bytes --data bare.csv
+learns named --data texts.csv --warm-start bytes
+has '"bytes":"yes"' named/config.json
+has '"outputs":0' named/config.json
+learns head --data texts.csv --warm-start bytes --except 'logits/*'
+has '"outputs":2' head/config.json
+learns plain --data texts.csv
+has '"bytes":"no"' plain/config.json
+sed 's/"bytes":"no"/"bytes":"yes"/; s/,"crc32c".*/}/' plain/config.json \
+  >flags.json
+learns flagged --config flags.json
+has '"bytes":"yes"' flagged/config.json
+learns flagged --overwrite --config flags.json --data texts.csv
+has '"bytes":"no"' flagged/config.json
+
 exit $failed

@@ -238,8 +238,9 @@ bool cli_are_bytes(cli_classes *classes, bool found) {
   if (classes == NULL) return found;
   if (classes->bytes != NULL && classes->bytes[0] != '\0')
     return strcmp(classes->bytes, "yes") == 0;
-  if (classes->may_find) classes->bytes = found ? "yes" : "no";
-  return found;
+  if (!classes->may_find) return found;
+  classes->bytes = found && !classes->normalizes ? "yes" : "no";
+  return found && !classes->normalizes;
 }
 
 // Finds out if the first rows of integer columns are pixels.

@@ -347,23 +347,6 @@ static ls_status open_as_it_is(const cli_files *files, ls_dataset **out) {
       files->first, kinds);
 }
 
-// Refuses images for a model of columns whose numbers do not count as bytes.
-static ls_status refuse_images(const cli_files *files,
-                               const cli_classes *classes) {
-  char names[400] = "";
-  const int64_t count = cli_classes_count(classes->columns);
-  for (int64_t i = 0; i < count; ++i) {
-    const size_t used = strlen(names);
-    const ls_bytes name = cli_class_name(classes->columns, i);
-    snprintf(names + used, sizeof(names) - used, "%s%.*s", i > 0 ? ", " : "",
-             (int)strcspn(name.data, "\t\n"), name.data);
-  }
-  return ls_invalid_argument(
-      "the model learns from rows%s%s: give rows (.csv, .jsonl), not the "
-      "images of '%s'",
-      count > 0 ? " of columns " : "", names, files->first);
-}
-
 // Checks that examples are images or rows as the run has them, and that
 // --missing is for rows.
 static ls_status check_kind(const cli_files *files,
@@ -376,8 +359,10 @@ static ls_status check_kind(const cli_files *files,
   const char *bytes = classes->bytes != NULL ? classes->bytes : "";
   const bool are_rows =
       bytes[0] != '\0' || cli_classes_count(classes->columns) > 0;
-  if (are_images && are_rows && strcmp(bytes, "yes") != 0)
-    return refuse_images(files, classes);
+  if (are_images && are_rows && !classes->may_find && strcmp(bytes, "yes") != 0)
+    return ls_invalid_argument("the model learns from rows: give rows (.csv, "
+                               ".jsonl), not the images of '%s'",
+                               files->first);
   if (!classes->may_find || classes->missing == NULL ||
       classes->missing[0] == '\0' || format->open_pairs == cli_csv_pairs ||
       format->open_pairs == cli_json_pairs)

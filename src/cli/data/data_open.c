@@ -325,7 +325,9 @@ static void fit_sizes(const cli_data *data, const ls_model_type *type,
   }
   const int64_t named =
       data->classes != NULL ? cli_classes_count(data->classes->names) : 0;
-  const int64_t classes = named > 0 ? named : count_classes(task, pairs);
+  const int64_t least =
+      named < data->least_outputs ? data->least_outputs : named;
+  const int64_t classes = named > 0 ? least : count_classes(task, pairs);
   // Texts and folders are all classes, and masks are all read; other data may
   // lack some.
   const bool is_exact = named > 0 || labels.rank == 2;

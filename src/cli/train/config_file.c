@@ -131,7 +131,15 @@ static bool has_begun(const config_file *file, const cli_member *member) {
 static bool is_found(const char *name) {
   return strcmp(name, "crc32c") == 0 || strcmp(name, "classes") == 0 ||
          strcmp(name, "categories") == 0 || strcmp(name, "columns") == 0 ||
-         strcmp(name, "bytes") == 0 || strcmp(name, "inputs") == 0;
+         strcmp(name, "inputs") == 0;
+}
+
+// Takes that a run's data are scaled as bytes, unless others are given.
+static bool take_bytes(config_file *file, const cli_member *member) {
+  if (file->line->asked.data == NULL && member->value_size == 5 &&
+      memcmp(member->value, "\"yes\"", 5) == 0)
+    file->flags->asked.bytes = "yes";
+  return true;
 }
 
 // Checks that a file of an estimator's run is for that estimator.
@@ -170,6 +178,7 @@ static bool take_member(config_file *file, const cli_member *member) {
   if (strcmp(name, "estimator") == 0) return check_estimator(file, member);
   if (is_found(name) || is_replaced(file, name) || has_begun(file, member))
     return true;
+  if (strcmp(name, "bytes") == 0) return take_bytes(file, member);
   if (strcmp(name, "normalize") == 0) return take_normalization(file, member);
   const cli_option *option = cli_option_find(file->syntax, name, strlen(name));
   return option != NULL && option->value != &file->flags->config

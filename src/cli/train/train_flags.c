@@ -332,6 +332,24 @@ static ls_status normalize(cli_opened *set) {
   return ls_ok();
 }
 
+// Takes from the run that a new one starts with that its data are scaled as
+// bytes, and its number of outputs.
+static ls_status start_like(const ls_train_config *asked,
+                            const ls_model_type *type, cli_data *data) {
+  char folder[PATH_MAX];
+  ls_opt step;
+  CLI_OWN(ls_train_config, was) = NULL;
+  if (asked->warm_start == NULL ||
+      !cli_split_step(NULL, asked->warm_start, folder, &step) ||
+      !cli_is_run(folder))
+    return ls_ok();
+  LS_RETURN_IF_ERROR(ls_train_config_read(folder, &was));
+  if (strcmp(was->bytes, "yes") == 0) data->classes->bytes = "yes";
+  if (asked->warm_only == NULL && asked->warm_except == NULL)
+    data->least_outputs = was->outputs > 0 ? was->outputs : type->num_classes;
+  return ls_ok();
+}
+
 ls_status cli_open_training(const train_flags *flags, bool tests,
                             cli_opened *io) {
   ls_train_config *config = io->config;
@@ -342,15 +360,18 @@ ls_status cli_open_training(const train_flags *flags, bool tests,
                               .missing = config->missing,
                               .categories = config->categories,
                               .columns = config->columns,
-                              .bytes = config->bytes};
-  if (io->is_new && flags->normalize) io->classes.bytes = "no";
-  const cli_data data = {.data = io->data,
-                         .test = io->test,
-                         .features = config->features,
-                         .split = config->split,
-                         .command = io->command,
-                         .classes = &io->classes};
-  if (io->is_new) cli_find_sizes(&data, io->type, config);
+                              .bytes = config->bytes,
+                              .normalizes = flags->normalize};
+  cli_data data = {.data = io->data,
+                   .test = io->test,
+                   .features = config->features,
+                   .split = config->split,
+                   .command = io->command,
+                   .classes = &io->classes};
+  if (io->is_new) {
+    LS_RETURN_IF_ERROR(start_like(&flags->asked, io->type, &data));
+    cli_find_sizes(&data, io->type, config);
+  }
   LS_RETURN_IF_ERROR(cli_run_type(config, &io->type, &io->adapted));
   const ls_status opened =
       cli_open_data(&data, io->type, &io->train, tests ? &io->tested : NULL);
