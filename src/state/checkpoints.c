@@ -354,24 +354,6 @@ void ls_checkpoints_on_written(ls_checkpoints *self,
 }
 
 // ---- Opening ---------------------------------------------------------------
-// Refuses variables that a save could not tell apart.
-static ls_status check_names(const ls_saver *values) {
-  LS_OWN(ls_map, names) = {0};
-  ls_map_init(&names, ls_current_allocator());
-  for (size_t i = 0; i < values->num_variables; ++i) {
-    if (values->variables == NULL || values->variables[i] == NULL)
-      return ls_ok();  // A save refuses it.
-    const char *name = ls_variable_name(values->variables[i]);
-    if (ls_map_find_text(&names, name) != NULL)
-      return ls_invalid_argument(
-          "two variables of checkpoints are called '%s': give one of their "
-          "layers or optimizers another .name",
-          name);
-    LS_RETURN_IF_NO_MEMORY(ls_map_insert_text(&names, name, &names));
-  }
-  return ls_ok();
-}
-
 static ls_status checkpoints_check_options(const ls_checkpoints_options *o) {
   if (o->keep.value < 0 || o->keep_best.value < 0 || o->every_steps.value < 0 ||
       o->every_seconds.value < 0 || o->keep_every_hours < 0)
@@ -380,7 +362,6 @@ static ls_status checkpoints_check_options(const ls_checkpoints_options *o) {
         "every_steps %lld, every_seconds %lld, keep_every_hours %g",
         o->keep.value, o->keep_best.value, o->every_steps.value,
         o->every_seconds.value, o->keep_every_hours);
-  LS_RETURN_IF_ERROR(check_names(o->values));
   for (size_t i = 0; i < o->num_states; ++i) {
     const ls_saveable *state = &o->states[i];
     if (state->name == NULL || state->save == NULL || state->restore == NULL)
