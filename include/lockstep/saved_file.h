@@ -11,7 +11,8 @@
 //   DIR/model.ckpt-30       a checkpoint; with or without .json or .safetensors
 //   a folder, such as that  its newest intact checkpoint; without any, its
 //   of a run                model.safetensors, or the variables.safetensors
-//                           of an export
+//                           of an export, with step -1; a warning says if it
+//                           has damaged checkpoints
 //
 // Threads: any threads may read an open file at the same time.
 #ifndef LOCKSTEP_SAVED_FILE_H_
@@ -30,7 +31,8 @@ typedef struct ls_saved_file ls_saved_file;
 // Opens a file; the caller closes it. For a checkpoint, reads all values once
 // and verifies their checksums.
 //   LS_NOT_FOUND         no such file, or a folder without any.
-//   LS_DATA_LOSS         damaged: names the file and the entry.
+//   LS_DATA_LOSS         damaged: names the file and the entry; of a folder
+//                        only if nothing in it can be opened instead.
 //   LS_INVALID_ARGUMENT  none of these formats.
 LS_API LS_MUST_USE ls_status ls_saved_file_open(const char *path,
                                                 ls_saved_file **out_file);

@@ -425,9 +425,10 @@ static ls_status replace_damaged(ls_saved_file *self, const char *path,
     ls_status_free(status);
     return damage;
   }
+  const char *why = ls_status_message(damage);
   ls_runtime_log(self->runtime, LS_LOG_WARNING, "checkpoint",
-                 "'%s' is used instead of a checkpoint: %s", self->source.path,
-                 ls_status_message(damage));
+                 "'%s' is used instead of a checkpoint: %.*s",
+                 self->source.path, (int)strcspn(why, "\n"), why);
   ls_status_free(damage);
   return ls_ok();
 }

@@ -224,6 +224,7 @@ for command in eval predict export; do
   "$lockstep" $command lone >out.txt 2>err.txt || fail "$command lone"
   [ "$(grep -c "'lone/model.safetensors' is used instead of a checkpoint: .*the checksum of array" err.txt)" = 1 ] ||
     fail "$command: model.safetensors is not said to be used"
+  grep -q "no checkpoint in 'lone'" err.txt && fail "$command: a second line"
 done
 
 # ---- Garbage -----------------------------------------------------------------

@@ -141,6 +141,22 @@ TEST(a_folder_is_its_newest_whole_checkpoint) {
                 "no-such");
 }
 
+TEST(a_folder_of_damaged_checkpoints_is_its_final_values) {
+  make_folder("lone", 1);
+  shell("cp lone/model.ckpt-1.safetensors lone/model.safetensors; printf x | "
+        "dd of=lone/model.ckpt-1.safetensors bs=1 conv=notrunc "
+        "seek=$(($(wc -c <lone/model.safetensors) - 1)) 2>/dev/null");
+  ls_saved_file *file = NULL;
+  ls_saved_info info;
+  expect_ok(ls_saved_file_open("lone", &file));
+  ls_saved_file_describe(file, &info);
+  assert_string_equal(info.path, "lone/model.safetensors");
+  assert_int_equal(info.step, -1);
+  ls_saved_file_close(file);
+  shell("rm lone/model.safetensors");
+  expect_status(ls_saved_file_open("lone", &file), LS_DATA_LOSS, "array 'b'");
+}
+
 TEST(states_and_identity_are_records) {
   make_folder("records", 1);
   ls_saved_file *file = NULL;
