@@ -226,12 +226,14 @@ static ls_status begin_callback(const ls_function *function) {
         "function '%s' is called %d callbacks deep: does it call itself?",
         function->name, LS_MAX_NESTED_CALLS);
   ++work->callbacks;
+  ls_nest_forget_missing();
   ls_runtime_begin_callback(function->runtime);
   return ls_ok();
 }
 
 static void end_callback(const ls_function *function) {
   --ls_runtime_work_here()->callbacks;
+  ls_nest_forget_missing();
   ls_runtime_end_callback(function->runtime);
 }
 

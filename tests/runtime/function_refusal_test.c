@@ -57,6 +57,29 @@ TEST(an_item_that_is_no_tensor_is_named) {
   }
 }
 
+// Looks for an optional item first.
+static ls_nest add_zeroed(ls_nest args, void *user) {
+  const bool *looks = user;
+  if (*looks) (void)ls_nest_tensor(args, 1);
+  return ls_leaf(*looks ? ls_nest_tensor(args, 0)
+                        : ls_add(ls_nest_tensor(args, 0), (ls_tensor){0}));
+}
+
+TEST(an_item_missed_in_one_callback_is_not_named_in_another) {
+  LS_OWN(ls_nest, args) = LS_TUPLE(vector_nest(2, (float[]){1, 2}));
+  for (int looks = 1; looks >= 0; --looks) {
+    bool user = looks;
+    LS_OWN(ls_function, f) = function_of(add_zeroed, &user);
+    LS_OWN(ls_nest, result) = ls_none();
+    (void)ls_nest_tensor(args, 2);
+    LS_OWN(ls_status, status) = ls_function_call(f, args, &result);
+    assert_int_equal(ls_status_code(status),
+                     looks ? LS_OK : LS_INVALID_ARGUMENT);
+    if (!looks)
+      assert_null(strstr(ls_status_message(status), "there is no item"));
+  }
+}
+
 static ls_nest refuse(ls_nest args, void *user) {
   (void)args;
   (void)user;

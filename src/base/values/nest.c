@@ -426,9 +426,15 @@ static void note_missing(const nest_node *node, const char *key) {
 
 bool ls_nest_take_missing(char *text, size_t size) {
   if (!missing_key.is_read) return false;
-  missing_key.is_read = false;
-  ls_format(text, size, "%s", missing_key.text);
+  ls_format(text, size, "an item read before is no tensor: %s",
+            missing_key.text);
+  ls_nest_forget_missing();
   return true;
+}
+
+void ls_nest_forget_missing(void) {
+  missing_key.text[0] = '\0';
+  missing_key.is_read = false;
 }
 
 ls_nest ls_nest_find(ls_nest dict, const char *key) {

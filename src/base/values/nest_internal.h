@@ -41,6 +41,8 @@ bool ls_nest_has_keys(ls_nest nest);
 // missing item was read as a tensor, with the keys that there were. Returns
 // false if there was none.
 bool ls_nest_take_missing(char *text, size_t size);
+// Forgets it, where a callback begins or ends.
+void ls_nest_forget_missing(void);
 
 // Returns "PerReplica", "Mirrored" or "MapOutput".
 const char *ls_distributed_kind_name(ls_distributed_kind kind);

@@ -20,6 +20,7 @@ ls_status ls_frame_begin(void) {
   LS_RETURN_IF_ERROR(current_eager(&graph));
   ls_eager *eager = ls_eager_of(graph);
   LS_NEW_OR_RETURN(graph->allocator, ls_frame, frame);
+  ls_nest_forget_missing();
   frame->outer = eager->frame;
   frame->replica = ls_context_current()->replica;
   frame->first_id = graph->next_id;
