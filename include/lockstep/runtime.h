@@ -229,8 +229,8 @@ ls_runtime_create(const ls_runtime_options *options, ls_runtime **out_runtime);
 //                           that its run has abandoned; or an object that uses
 //                           it exists: a function, session, graph, variable,
 //                           iterator, estimator, hook, checkpoint folder, saved
-//                           file, event writer or cancel. The runtime stays;
-//                           eager values and frames may have ended.
+//                           file, event writer or cancel. The runtime stays as
+//                           it is.
 LS_API LS_MUST_USE ls_status ls_runtime_destroy(ls_runtime *runtime);
 
 // Returns the runtime this thread works under. Creates the default one at first

@@ -211,7 +211,9 @@ ls_status ls_runtime_create(const ls_runtime_options *options,
 }
 
 // ---- Destruction -----------------------------------------------------------
-ls_status ls_runtime_check_made(const ls_runtime *runtime, ls_made end) {
+// Refuses if objects of the kinds before `end` are alive; names the first of
+// their kinds. The number of variables is left out: it includes components.
+static ls_status check_made(const ls_runtime *runtime, ls_made end) {
   static const char *const kinds[] = {
       "function",     "session",           "graph",      "estimator",
       "hook",         "checkpoint folder", "saved file", "cancel",
@@ -220,26 +222,27 @@ ls_status ls_runtime_check_made(const ls_runtime *runtime, ls_made end) {
                  "a kind has a name");
   for (size_t i = 0; i < end; ++i) {
     const int count = __atomic_load_n(&runtime->made[i], __ATOMIC_ACQUIRE);
-    if (count > 0)
-      return ls_failed_precondition(
-          "a runtime cannot be destroyed while objects created under it exist: "
-          "release %d %s%s first",
-          count, kinds[i], count == 1 ? "" : "s");
+    if (count == 0) continue;
+    const bool has_parts = i == LS_MADE_VARIABLE;
+    char number[16] = "its";
+    if (!has_parts) snprintf(number, sizeof(number), "%d", count);
+    return ls_failed_precondition(
+        "a runtime cannot be destroyed while objects created under it exist: "
+        "release %s %s%s first",
+        number, kinds[i], count == 1 && !has_parts ? "" : "s");
   }
   return ls_ok();
 }
 
-// Destroys the layers' state, the highest layer first; a layer that refuses
-// keeps its state and that of all layers below.
-static ls_status destroy_slots(ls_runtime *runtime) {
+// Destroys the layers' state, the highest layer first.
+static void destroy_slots(ls_runtime *runtime) {
   for (int i = LS_SLOT_COUNT - 1; i >= 0; --i) {
     ls_runtime_slot_state *slot = &runtime->slots[i];
     if (slot->state == NULL) continue;
-    if (slot->destroy != NULL) LS_RETURN_IF_ERROR(slot->destroy(slot->state));
+    if (slot->destroy != NULL) slot->destroy(slot->state);
     slot->destroy = NULL;
     __atomic_store_n(&slot->state, NULL, __ATOMIC_RELEASE);
   }
-  return ls_runtime_check_made(runtime, LS_MADE_COUNT);
 }
 
 static ls_status destroy_runtime(ls_runtime *runtime) {
@@ -253,7 +256,7 @@ static ls_status destroy_runtime(ls_runtime *runtime) {
         "and destroy it (ls_trace_destroy)");
   if (runtime->host_threads != NULL)
     LS_RETURN_IF_ERROR(ls_host_threads_check(runtime->host_threads));
-  LS_RETURN_IF_ERROR(ls_runtime_check_made(runtime, LS_MADE_EVENT_WRITER));
+  LS_RETURN_IF_ERROR(check_made(runtime, LS_MADE_EVENT_WRITER));
   for (const ls_making *at = ls_this_thread.work.making; at != NULL;
        at = at->outer)
     if (at->runtime == runtime)
@@ -261,10 +264,12 @@ static ls_status destroy_runtime(ls_runtime *runtime) {
           "a runtime cannot be destroyed by a function of a data set that runs "
           "under it");
   ls_runtime *before = ls_runtime_make_current(runtime);
-  ls_status status = destroy_slots(runtime);
-  ls_this_thread.work.runtime =
-      ls_status_is_ok(status) && before == runtime ? NULL : before;
-  if (ls_status_is_ok(status)) free_runtime(runtime);
+  if (runtime->forget_ops != NULL) runtime->forget_ops(runtime);
+  const ls_status status = check_made(runtime, LS_MADE_COUNT);
+  const bool goes = ls_status_is_ok(status);
+  if (goes) destroy_slots(runtime);
+  ls_this_thread.work.runtime = goes && before == runtime ? NULL : before;
+  if (goes) free_runtime(runtime);
   return status;
 }
 
@@ -456,7 +461,7 @@ void *ls_runtime_slot(const ls_runtime *runtime, ls_slot slot) {
 }
 
 void ls_runtime_set_slot(ls_runtime *runtime, ls_slot slot, void *state,
-                         ls_status (*destroy)(void *state)) {
+                         void (*destroy)(void *state)) {
   ls_runtime_lock(runtime);
   runtime->slots[slot].destroy = destroy;
   __atomic_store_n(&runtime->slots[slot].state, state, __ATOMIC_RELEASE);

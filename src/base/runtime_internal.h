@@ -43,7 +43,7 @@ typedef enum ls_made {
   LS_MADE_CHECKPOINTS,
   LS_MADE_SAVED_FILE,
   LS_MADE_CANCEL,
-  // Kinds that eager values may refer to, too: counted once these are dropped.
+  // Kinds that eager ops may refer to, too: counted once these forget them.
   LS_MADE_EVENT_WRITER,
   LS_MADE_ITERATOR,
   LS_MADE_VARIABLE,
@@ -65,8 +65,8 @@ typedef struct ls_nan_row {
 } ls_nan_row;
 
 typedef struct ls_runtime_slot_state {
-  void *state;                        // Read without the lock.
-  ls_status (*destroy)(void *state);  // Returns a failure to refuse.
+  void *state;  // Read without the lock.
+  void (*destroy)(void *state);
 } ls_runtime_slot_state;
 
 enum { LS_LOG_SEEN = 512 };
@@ -102,6 +102,9 @@ struct ls_runtime {
   // How to launch programs of TPU systems; see engine/backend.h. NULL: there
   // was no system yet.
   const struct ls_launch_type *launches;
+  // Makes eager ops forget what nobody can reach through them. Set by layer
+  // runtime; NULL: there was no op yet.
+  void (*forget_ops)(ls_runtime *runtime);
   int callbacks;               // User callbacks running, not host calls.
   int made[LS_MADE_COUNT];     // Number of live objects by kind. Atomic.
   uint64_t progress;           // See "Progress" below.
@@ -150,10 +153,6 @@ static inline void ls_runtime_note_made(ls_runtime *runtime, ls_made kind) {
 static inline void ls_runtime_note_gone(ls_runtime *runtime, ls_made kind) {
   __atomic_fetch_sub(&runtime->made[kind], 1, __ATOMIC_RELAXED);
 }
-// Refuses to destroy a runtime if objects of the kinds before `end` are alive;
-// names the first of their kinds.
-LS_MUST_USE ls_status ls_runtime_check_made(const ls_runtime *runtime,
-                                            ls_made end);
 
 // ---- Progress --------------------------------------------------------------
 // Lets a run that waits find out if other runs make progress. Counts over all
@@ -244,11 +243,10 @@ void ls_gauges_deinit(ls_runtime *runtime);
 // Returns a layer's state, NULL before it is set. Cheap; needs no lock.
 void *ls_runtime_slot(const ls_runtime *runtime, ls_slot slot);
 // Sets a layer's state. `destroy` is called at the runtime's end, with this
-// runtime current; a failure refuses and keeps the runtime alive. Hold the lock
-// and look again before making a state, so that two threads do not both make
-// one.
+// runtime current. Hold the lock and look again before making a state, so that
+// two threads do not both make one.
 void ls_runtime_set_slot(ls_runtime *runtime, ls_slot slot, void *state,
-                         ls_status (*destroy)(void *state));
+                         void (*destroy)(void *state));
 // Locks the runtime, to make a slot's state. Recursive.
 void ls_runtime_lock(ls_runtime *runtime);
 void ls_runtime_unlock(ls_runtime *runtime);

@@ -340,11 +340,11 @@ typedef struct ls_launch_type {
 // ---- Rows of the table of back ends ----------------------------------------
 // Create and destroy the CPU engine (engine/cpu/backend.c) of a runtime.
 ls_status ls_cpu_backend_create(ls_runtime *runtime, ls_backend **out_backend);
-ls_status ls_cpu_backend_destroy(void *backend);
+void ls_cpu_backend_destroy(void *backend);
 // Create and destroy the back end of a plug-in (engine/pjrt/backend.c).
 //   LS_UNIMPLEMENTED  the runtime has a communicator.
 // Others are those of ls_pjrt_plugin_load and ls_pjrt_client_create.
 ls_status ls_pjrt_backend_create(ls_runtime *runtime, ls_backend **out_backend);
-ls_status ls_pjrt_backend_destroy(void *backend);
+void ls_pjrt_backend_destroy(void *backend);
 
 #endif  // LS_ENGINE_BACKEND_H_

@@ -65,7 +65,7 @@ void ls_graph_end_session(ls_graph *graph) {
     ls_graph_free(graph);
 }
 
-static void release_node(ls_node *node) {
+void ls_node_forget(ls_node *node) {
   for (uint32_t i = 0; i < node->num_attrs; ++i) {
     const ls_attr *attr = &node->attrs[i];
     if (attr->kind == LS_ATTR_ARRAY) ls_array_release(attr->as.array);
@@ -73,6 +73,12 @@ static void release_node(ls_node *node) {
   }
   for (uint32_t i = 0; i < node->num_regions; ++i)
     ls_graph_free(node->regions[i]);
+  node->num_inputs = node->num_control = 0;
+  node->num_attrs = node->num_regions = 0;
+}
+
+static void release_node(ls_node *node) {
+  ls_node_forget(node);
   if (node->values != NULL)
     for (uint32_t i = 0; i < node->num_outputs; ++i)
       ls_array_release(node->values[i]);

@@ -252,6 +252,8 @@ typedef struct ls_graph_rollback_point {
 } ls_graph_rollback_point;
 ls_graph_rollback_point ls_graph_mark(const ls_graph *graph);
 void ls_graph_rollback(ls_graph *graph, ls_graph_rollback_point to);
+// Releases what an op runs on and by; its values stay.
+void ls_node_forget(ls_node *node);
 // Drops the nodes from position `from` on for which `drops` returns true; the
 // remaining nodes must not use them.
 void ls_graph_drop_nodes(ls_graph *graph, size_t from,

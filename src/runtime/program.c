@@ -324,20 +324,12 @@ static void free_state(ls_runtime_state *state) {
   ls_release(state->allocator, state);
 }
 
-// Drops what only eager ops refer to, and refuses if the user has more.
-static ls_status check_users(ls_runtime_state *state) {
-  ls_runtime_state_drop_ops(state);
-  const ls_status status = ls_runtime_check_made(state->runtime, LS_MADE_COUNT);
-  if (ls_status_is_ok(status)) return status;
-  ls_status_free(status);
-  ls_eager_graphs_empty(state);
-  return ls_runtime_check_made(state->runtime, LS_MADE_COUNT);
-}
+static void destroy_state(void *state) { free_state(state); }
 
-static ls_status destroy_state(void *state) {
-  LS_RETURN_IF_ERROR(check_users(state));
-  free_state(state);
-  return ls_ok();
+static void forget_ops(ls_runtime *runtime) {
+  ls_runtime_state *state = ls_runtime_slot(runtime, LS_SLOT_RUNTIME);
+  ls_runtime_state_drop_ops(state);
+  ls_eager_graphs_forget(state);
 }
 
 static ls_status make_state(ls_runtime *runtime, ls_runtime_state **out_state) {
@@ -358,6 +350,7 @@ static ls_status make_state(ls_runtime *runtime, ls_runtime_state **out_state) {
     return status;
   }
   ls_runtime_set_slot(runtime, LS_SLOT_RUNTIME, state, destroy_state);
+  runtime->forget_ops = forget_ops;
   *out_state = state;
   return ls_ok();
 }

@@ -15,6 +15,8 @@
 #include "lockstep/object.h"
 #include "lockstep/saved_file.h"
 #include "lockstep/session.h"
+#include "lockstep/tpu_strategy.h"
+#include "lockstep/tpu_system.h"
 #include "support/callbacks.h"
 #include "support/function.h"
 #include "support/memory_files.h"
@@ -154,7 +156,7 @@ TEST(a_runtime_stays_for_objects_that_use_it_when_they_go) {
   expect_ok(ls_event_writer_close(writer));
   expect_stays("release 1 iterator first");
   ls_iterator_release(batches);
-  expect_stays("release 1 variable first");
+  expect_stays("release its variables first");
   ls_variable_release(variable);
   expect_ok(ls_runtime_destroy(made));
   memory_files_clear(&files);
@@ -182,6 +184,50 @@ TEST(a_runtime_goes_with_variables_that_only_a_tape_refers_to) {
   ls_variable_release(variable);
   expect_ok(ls_tape_end(tape));
   ls_tape_release(tape);
+  ls_runtime_make_current(before);
+  expect_ok(ls_runtime_destroy(made));
+}
+
+TEST(a_refused_destroy_changes_nothing) {
+  expect_ok(ls_runtime_create(NULL, &made));
+  ls_runtime *before = ls_runtime_make_current(made);
+  ls_tpu_resolver *resolver = NULL;
+  ls_strategy *strategy = NULL;
+  double number = 0;
+  expect_ok(ls_tpu_resolver_connect(
+      &(ls_tpu_resolver_options){.name = "virtual:2x1"}, &resolver));
+  expect_ok(ls_tpu_strategy_create(&(ls_tpu_options){.resolver = resolver},
+                                   &strategy));
+  {
+    LS_STRATEGY_SCOPE(strategy);
+    variable = variable_of("v", LS_DTYPE_F32, LS_SCALAR, &(double){1});
+  }
+  expect_ok(ls_frame_begin());
+  {
+    LS_OWN(ls_tape, tape) = NULL;
+    expect_ok(ls_tape_begin(&tape));
+    const ls_tensor x = ls_variable_read(variable), y = ls_square(x);
+    LS_OWN(ls_nest, of) = ls_nest_variable(variable);
+    ls_nest gradient = ls_none();
+    expect_stays("release its variables first");
+    expect_ok(ls_tape_gradients(tape, ls_leaf(y), &of, 1, &gradient));
+    expect_ok(ls_tensor_item(ls_nest_tensor(gradient, 0), &number));
+    assert_true(number == 2);
+  }
+  const ls_tensor sum = ls_add_scalar(ls_variable_read(variable), 1);
+  expect_stays("release its variables first");
+  expect_ok(ls_tensor_item(ls_square(sum), &number));
+  assert_true(number == 4);
+  expect_ok(ls_frame_end(NULL));
+  {
+    LS_OWN(ls_function, function) = unnamed_function(give_args, NULL);
+    LS_OWN(ls_nest, result) = ls_none();
+    expect_ok(
+        ls_strategy_run(strategy, ls_traced(function), ls_none(), &result));
+  }
+  ls_variable_release(variable);
+  ls_strategy_release(strategy);
+  ls_tpu_resolver_release(resolver);
   ls_runtime_make_current(before);
   expect_ok(ls_runtime_destroy(made));
 }

@@ -401,9 +401,8 @@ int32_t ls_replica_num_replicas(const ls_replica *replica) {
 // The default strategy of a runtime, made on first use. It is current outside
 // all other strategies.
 
-static ls_status default_strategy_destroy(void *strategy) {
+static void default_strategy_destroy(void *strategy) {
   ls_strategy_release(strategy);
-  return ls_ok();
 }
 
 static ls_status default_strategy_make(ls_runtime *runtime,

@@ -225,7 +225,7 @@ static void make_numerics_id(cpu_backend *self) {
            ls_math_name(ls_runtime_math(self->base.runtime)));
 }
 
-ls_status ls_cpu_backend_destroy(void *state) {
+void ls_cpu_backend_destroy(void *state) {
   cpu_backend *self = state;
   ls_allocator *allocator = ls_runtime_allocator(self->base.runtime);
   detach_services(self);
@@ -233,7 +233,6 @@ ls_status ls_cpu_backend_destroy(void *state) {
   ls_mutex_deinit(&self->lock);
   ls_cpu_slabs_deinit(&self->slabs, allocator);
   ls_release(allocator, self);
-  return ls_ok();
 }
 
 static ls_status init_locks_and_memory(cpu_backend *self) {
@@ -249,7 +248,7 @@ ls_status ls_cpu_backend_create(ls_runtime *runtime, ls_backend **out_backend) {
   self->base.host = &self->base;
   ls_status status = init_locks_and_memory(self);
   if (!ls_status_is_ok(status)) {
-    ls_status_free(ls_cpu_backend_destroy(self));
+    ls_cpu_backend_destroy(self);
     return status;
   }
   self->kernels = choose_kernels(runtime);

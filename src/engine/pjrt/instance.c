@@ -326,9 +326,8 @@ static const struct ls_backend_vtable pjrt_vtable = {
     .locate = locate_device,
 };
 
-ls_status ls_pjrt_backend_destroy(void *state) {
+void ls_pjrt_backend_destroy(void *state) {
   ls_pjrt_backend *self = state;
-  ls_status status = ls_ok();
   ls_pjrt_end_arrivals(self);
   ls_mutex_deinit(&self->arrivals_lock);
   for (int32_t i = 0; self->launching != NULL && i < self->client.num_devices;
@@ -338,13 +337,12 @@ ls_status ls_pjrt_backend_destroy(void *state) {
   ls_pjrt_client_deinit(&self->client);
   ls_text_deinit(&self->numerics_id);
   ls_text_deinit(&self->cache_folder);
-  if (self->base.host != NULL) status = ls_cpu_backend_destroy(self->base.host);
+  if (self->base.host != NULL) ls_cpu_backend_destroy(self->base.host);
   ls_release(ls_runtime_allocator(self->base.runtime), self);
-  return status;
 }
 
 static void destroy_backend(ls_pjrt_backend *self) {
-  ls_status_free(ls_pjrt_backend_destroy(self));
+  ls_pjrt_backend_destroy(self);
 }
 LS_OWNED_POINTER(ls_pjrt_backend, destroy_backend)
 

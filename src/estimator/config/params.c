@@ -88,11 +88,10 @@ void ls_setting_read(const ls_runtime *runtime, const char *name,
   out->value = ls_runtime_environment(runtime, name);
 }
 
-static ls_status state_destroy(void *pointer) {
+static void state_destroy(void *pointer) {
   ls_estimator_state *state = pointer;
   if (state->watchdogs != NULL) state->end_watchdogs(state->watchdogs);
   ls_release(state->allocator, state);
-  return ls_ok();
 }
 
 ls_estimator_state *ls_estimator_state_get(ls_runtime *runtime) {

@@ -85,8 +85,9 @@ typedef struct ls_tape_walk {
 // Initialize and free the eager graphs of a runtime.
 void ls_eager_graphs_init(ls_runtime_state *state);
 void ls_eager_graphs_deinit(ls_runtime_state *state);
-// Ends all eager values and frames of a runtime, in which no thread works.
-void ls_eager_graphs_empty(ls_runtime_state *state);
+// Drops the operands and attributes of all eager ops that are on no tape; their
+// values stay.
+void ls_eager_graphs_forget(ls_runtime_state *state);
 // Returns the innermost frame of this thread or replica, which may be the one
 // in which the replica was started; NULL: none.
 ls_frame *ls_eager_frame(const ls_eager *eager);

@@ -123,10 +123,14 @@ void ls_eager_graphs_init(ls_runtime_state *state) {
   ls_mutex_unlock(&graphs_lock);
 }
 
-void ls_eager_graphs_empty(ls_runtime_state *state) {
+void ls_eager_graphs_forget(ls_runtime_state *state) {
   ls_map_item item;
-  for (size_t at = 0; ls_map_next(&state->eager_graphs, &at, &item);)
-    empty_graph(item.value);
+  for (size_t at = 0; ls_map_next(&state->eager_graphs, &at, &item);) {
+    const ls_graph *graph = item.value;
+    if (ls_eager_of(graph)->tape != NULL) continue;
+    for (size_t i = 0; i < graph->num_nodes; ++i)
+      ls_node_forget(graph->nodes[i]);
+  }
 }
 
 void ls_eager_graphs_deinit(ls_runtime_state *state) {

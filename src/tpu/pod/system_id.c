@@ -169,7 +169,7 @@ void ls_tpu_system_deinit(ls_allocator *allocator, ls_tpu_system *system) {
   *system = (ls_tpu_system){0};
 }
 
-static ls_status destroy_state(void *pointer) {
+static void destroy_state(void *pointer) {
   ls_tpu_state *state = pointer;
   for (size_t i = 0; i < state->num_pods; ++i)
     ls_object_release(state->pods[i]);
@@ -180,7 +180,6 @@ static ls_status destroy_state(void *pointer) {
   ls_release(state->allocator, state->pods);
   ls_release(state->allocator, state->systems);
   ls_release(state->allocator, state);
-  return ls_ok();
 }
 
 ls_tpu_state *ls_tpu_state_get(ls_runtime *runtime) {
