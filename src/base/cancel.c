@@ -14,8 +14,7 @@ ls_status ls_cancel_create(ls_runtime *runtime, ls_cancel **out_cancel) {
 
 void ls_cancel_destroy(ls_cancel *cancel) {
   if (cancel == NULL) return;
-  ls_runtime_note_gone(cancel->runtime, LS_MADE_CANCEL);
-  ls_release(ls_runtime_allocator(cancel->runtime), cancel);
+  ls_runtime_release(cancel->runtime, LS_MADE_CANCEL, cancel);
 }
 
 // Wakes threads that wait for the host; no other thread waits. The lock keeps a

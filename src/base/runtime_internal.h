@@ -151,7 +151,14 @@ static inline void ls_runtime_note_made(ls_runtime *runtime, ls_made kind) {
   __atomic_fetch_add(&runtime->made[kind], 1, __ATOMIC_RELAXED);
 }
 static inline void ls_runtime_note_gone(ls_runtime *runtime, ls_made kind) {
-  __atomic_fetch_sub(&runtime->made[kind], 1, __ATOMIC_RELAXED);
+  __atomic_fetch_sub(&runtime->made[kind], 1, __ATOMIC_RELEASE);
+}
+// Frees an object and only then counts it as gone: another thread may destroy
+// the runtime from then on.
+static inline void ls_runtime_release(ls_runtime *runtime, ls_made kind,
+                                      void *memory) {
+  ls_release(runtime->allocator, memory);
+  ls_runtime_note_gone(runtime, kind);
 }
 
 // ---- Progress --------------------------------------------------------------

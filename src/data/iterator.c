@@ -74,9 +74,9 @@ static void destroy_iterator(ls_object *object) {
   ls_release(allocator, self->stats);
   ls_work_deinit(&self->work);
   ls_dataset_release(self->dataset);
-  if (self->work.runtime != NULL)
-    ls_runtime_note_gone(self->work.runtime, LS_MADE_ITERATOR);
+  ls_runtime *runtime = self->work.runtime;
   ls_release(allocator, self);
+  if (runtime != NULL) ls_runtime_note_gone(runtime, LS_MADE_ITERATOR);
 }
 
 static void print_iterator(const ls_object *object, char *buffer, size_t size) {

@@ -125,7 +125,7 @@ static void release_contents(ls_graph *graph) {
 
 void ls_graph_free(ls_graph *graph) {
   if (graph == NULL) return;
-  if (graph->is_users) ls_runtime_note_gone(graph->runtime, LS_MADE_GRAPH);
+  ls_runtime *runtime = graph->is_users ? graph->runtime : NULL;
   ls_graph_drop_collections(graph);
   for (size_t i = 0; i < graph->num_variables; ++i)
     ls_object_release(graph->variables[i]);
@@ -137,6 +137,7 @@ void ls_graph_free(ls_graph *graph) {
   ls_release(graph->allocator, graph->variables);
   release_contents(graph);
   empty_destroyed(graph);
+  if (runtime != NULL) ls_runtime_note_gone(runtime, LS_MADE_GRAPH);
 }
 
 void ls_graph_forward(ls_graph *graph, ls_graph *to) {

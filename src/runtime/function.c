@@ -146,9 +146,8 @@ static void free_function(ls_function *function) {
   if (function->options.release != NULL)
     function->options.release(function->options.user);
   ls_mutex_deinit(&function->lock);
-  ls_runtime_note_gone(function->runtime, LS_MADE_FUNCTION);
   ls_release(function->allocator, function->name);
-  ls_release(function->allocator, function);
+  ls_runtime_release(function->runtime, LS_MADE_FUNCTION, function);
 }
 
 // The function's callback or a host function that it runs may release the last

@@ -118,8 +118,7 @@ static void free_session(ls_session *session) {
   ls_condition_deinit(&session->idle);
   ls_mutex_deinit(&session->lock);
   ls_graph_end_session(session->graph);
-  ls_runtime_note_gone(session->runtime, LS_MADE_SESSION);
-  ls_release(session->allocator, session);
+  ls_runtime_release(session->runtime, LS_MADE_SESSION, session);
 }
 
 // A host function may destroy the session that runs it.

@@ -463,8 +463,7 @@ ls_status ls_checkpoints_close(ls_checkpoints *checkpoints) {
   ls_release(self->allocator, self->list.items);
   ls_release(self->allocator, self->folder);
   ls_release(self->allocator, self->copies);
-  ls_runtime_note_gone(self->runtime, LS_MADE_CHECKPOINTS);
-  ls_release(self->allocator, self);
+  ls_runtime_release(self->runtime, LS_MADE_CHECKPOINTS, self);
   return status;
 }
 

@@ -530,6 +530,5 @@ void ls_saved_file_close(ls_saved_file *file) {
   if (file == NULL) return;
   saved_npz_close(&file->npz);
   ls_checkpoint_file_deinit(&file->checkpoint);
-  ls_runtime_note_gone(file->runtime, LS_MADE_SAVED_FILE);
-  ls_release(ls_runtime_allocator(file->runtime), file);
+  ls_runtime_release(file->runtime, LS_MADE_SAVED_FILE, file);
 }

@@ -180,8 +180,7 @@ void ls_estimator_destroy(ls_estimator *self) {
   ls_release(allocator, self->batch_axis);
   ls_release(allocator, self->model_dir);
   ls_release(allocator, self->compile_error);
-  ls_runtime_note_gone(self->runtime, LS_MADE_ESTIMATOR);
-  ls_release(allocator, self);
+  ls_runtime_release(self->runtime, LS_MADE_ESTIMATOR, self);
 }
 
 // ---- Properties ------------------------------------------------------------

@@ -326,8 +326,7 @@ static void destroy_variable(ls_object *object) {
   ls_object_release(variable->strategy);
   ls_release(variable->allocator, variable->device);
   ls_release(variable->allocator, variable->name);
-  ls_runtime_note_gone(variable->runtime, LS_MADE_VARIABLE);
-  ls_release(variable->allocator, variable);
+  ls_runtime_release(variable->runtime, LS_MADE_VARIABLE, variable);
 }
 
 static void print_variable(const ls_object *object, char *buffer, size_t size) {

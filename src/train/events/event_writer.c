@@ -105,8 +105,7 @@ static void event_writer_destroy(ls_event_writer *writer) {
   ls_text_deinit(&writer->records);
   ls_text_deinit(&writer->graph);
   ls_status_free(writer->status);
-  ls_runtime_note_gone(writer->runtime, LS_MADE_EVENT_WRITER);
-  ls_release(writer->allocator, writer);
+  ls_runtime_release(writer->runtime, LS_MADE_EVENT_WRITER, writer);
 }
 LS_OWNED_POINTER(ls_event_writer, event_writer_destroy)
 

@@ -19,9 +19,8 @@ static void hook_destroy(ls_object *object) {
   if (hook->type->destroy != NULL) hook->type->destroy(hook->state);
   if (hook->type->size > 0) ls_release(allocator, hook->state);
   ls_release(allocator, hook->users.name);
-  ls_release(allocator, hook);
-  ls_runtime_note_gone(ls_runtime_current(), LS_MADE_HOOK);
   (void)ls_runtime_make_current(before);
+  ls_runtime_release(hook->runtime, LS_MADE_HOOK, hook);
 }
 
 static const ls_object_type object_type = {.name = "hook",
