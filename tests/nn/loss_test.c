@@ -358,8 +358,9 @@ TEST(a_missing_key_of_a_dict_is_named_by_the_op_that_reads_it) {
   const ls_tensor lost = ls_nest_tensor(ls_nest_find(batch, "lable"), 0);
   expect_status(
       ls_tensor_status(ls_sub(x, lost)), LS_INVALID_ARGUMENT,
-      "operand 1 of sub is a failed or zeroed tensor\nthere is no "
-      "key 'lable' in the dict: it has 'label', 'example'\nin op sub");
+      "operand 1 of sub is a failed or zeroed tensor\nan item read before is "
+      "no tensor: there is no key 'lable' in the dict: it has 'label', "
+      "'example'\nin op sub");
   expect_ok(ls_frame_end(NULL));
 }
 
