@@ -173,10 +173,10 @@ static ls_nest sum_bools(ls_nest args, ways *self) {
 
 static ls_nest sum_bool_array(ls_nest args, ways *self) {
   const double yes[] = {1, 0};
+  LS_OWN(ls_nest, bools) =
+      ls_nest_array(array_of(LS_DTYPE_BOOL, LS_SHAPE(2), yes));
   (void)args, (void)self;
-  return ls_replica_all_reduce(
-      ls_replica_context(), LS_REDUCE_SUM,
-      ls_nest_array(array_of(LS_DTYPE_BOOL, LS_SHAPE(2), yes)));
+  return ls_replica_all_reduce(ls_replica_context(), LS_REDUCE_SUM, bools);
 }
 
 static ls_nest greatest_bool(ls_nest args, ways *self) {
