@@ -213,8 +213,7 @@ int cli_bench(int argc, char **argv) {
           "speed of products at the median; and peak memory. MODEL may be a "
           "shared library of models or estimators: ./mine.so or "
           "./mine.so:NAME, or a model's run; an estimator's step gets the "
-          "first batch of its "
-          "input again and again.",
+          "first batch of its input again and again.",
       CLI_OPTIONS(options),
       .operand_form = "MODEL",
       .operand = &flags.step.model};

@@ -126,8 +126,8 @@ int64_t cli_linked_epoch(void);
 const ls_train_config *cli_linked_config(void);
 // Releases what was found.
 void cli_linked_close(void);
-// Prints the origin of the next example that was predicted, which are
-// `number` before it: see cli_print_origin.
+// Prints the origin of the next example that was predicted, after `number`
+// others: see cli_print_origin.
 ls_status cli_linked_print_origin(int64_t number);
 // Returns true if estimators made from the library's models can have that
 // parameter (other estimators may have any); reports it if not.

@@ -313,7 +313,8 @@ void ls_runtime_state_drop_ops(ls_runtime_state *state) {
   state->eager_bytes = 0;
 }
 
-static void free_state(ls_runtime_state *state) {
+static void destroy_state(void *pointer) {
+  ls_runtime_state *state = pointer;
   ls_eager_graphs_deinit(state);
   ls_runtime_state_drop_ops(state);
   ls_map_deinit(&state->eager_ops);
@@ -323,8 +324,6 @@ static void free_state(ls_runtime_state *state) {
   ls_store_destroy(state->store);
   ls_release(state->allocator, state);
 }
-
-static void destroy_state(void *state) { free_state(state); }
 
 static void forget_ops(ls_runtime *runtime) {
   ls_runtime_state *state = ls_runtime_slot(runtime, LS_SLOT_RUNTIME);
@@ -346,7 +345,7 @@ static ls_status make_state(ls_runtime *runtime, ls_runtime_state **out_state) {
   ls_eager_graphs_init(state);
   const ls_status status = ls_store_create(runtime, &state->store);
   if (!ls_status_is_ok(status)) {
-    free_state(state);
+    destroy_state(state);
     return status;
   }
   ls_runtime_set_slot(runtime, LS_SLOT_RUNTIME, state, destroy_state);
