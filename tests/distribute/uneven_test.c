@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compiled steps whose replicas have arguments of other shapes.
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "distribute/own.h"
 #include "support/function.h"
+#include "support/place.h"
 #include "support/replicas.h"
 #include "support/values.h"
+#include "support/ways.h"
 
 static ls_nest rows_of(int replicas, int64_t rows) {
   return LS_TUPLE(
@@ -134,6 +137,164 @@ TEST(replicas_of_all_sizes_meet_in_loops) {
       assert_true(fabs(ls_array_f64(part(parts, 0, r), 0) -
                        ls_array_f64(part(whole, 0, 0), 0)) < 1e-3);
   }
+}
+
+// ---- Waits -----------------------------------------------------------------
+// A value that all replicas share, in the shape of x, is one more op for some
+// classes and none for others: so they wait for it at other positions of the
+// step. Values of a page show if one is overwritten before it is added.
+typedef enum shared_flow {
+  FLOW_LOOP,
+  FLOW_NESTED,
+  FLOW_NO_TRIPS,  // A loop with none in each trip of another one.
+  FLOW_BRANCH,
+  FLOW_GATHER,
+  // An equal op before a merge in one class, after it in the others.
+  FLOW_EARLIER,
+  NUM_FLOWS,
+} shared_flow;
+
+typedef struct shared_step {
+  shared_flow flow;
+  ls_reduce_op op;
+  int64_t rows[WAYS_REPLICAS];
+} shared_step;
+
+typedef struct shared_loop {
+  const shared_step *step;
+  ls_tensor x;
+  int64_t trips;
+  bool is_inner;
+} shared_loop;
+
+static ls_tensor page_of(ls_tensor value) {
+  LS_OWN(ls_array, numbers) =
+      array_of_numbers(LS_DTYPE_F32, LS_SHAPE(16, 16), 3);
+  const ls_tensor page = ls_mul(ls_constant(numbers), ls_tanh(value));
+  return ls_matmul(page, ls_softmax(page));
+}
+
+static ls_tensor number_of_page(ls_tensor page) {
+  return ls_reduce_sum(ls_mul(ls_softmax(page), ls_tanh(page)), LS_ALL_AXES);
+}
+
+static ls_tensor merge_page(const shared_step *step, ls_tensor value) {
+  return number_of_page(ls_all_reduce(step->op, page_of(value)));
+}
+
+static ls_nest has_trips(ls_nest values, void *user) {
+  const shared_loop *l = user;
+  return ls_leaf(ls_less(ls_nest_tensor(values, 0),
+                         ls_scalar_i64(LS_DTYPE_I64, l->trips)));
+}
+
+static ls_tensor run_loop(const shared_loop *l, ls_tensor initial);
+
+static ls_nest merge_in_trip(ls_nest values, void *user) {
+  const shared_loop *l = user;
+  ls_tensor value = ls_reduce_sum(
+      ls_mul(ls_tanh(l->x), ls_nest_tensor(values, 1)), LS_ALL_AXES);
+  const bool is_nested =
+      l->step->flow == FLOW_NESTED || l->step->flow == FLOW_NO_TRIPS;
+  if (is_nested && !l->is_inner)
+    value = run_loop(&(shared_loop){l->step, l->x,
+                                    l->step->flow == FLOW_NESTED ? 2 : 0, true},
+                     value);
+  return LS_TUPLE(ls_leaf(ls_add_scalar(ls_nest_tensor(values, 0), 1)),
+                  ls_leaf(ls_add(value, merge_page(l->step, value))));
+}
+
+static ls_tensor run_loop(const shared_loop *l, ls_tensor initial) {
+  LS_OWN(ls_nest, last) = ls_while(
+      has_trips, merge_in_trip, (void *)(uintptr_t)l,
+      LS_TUPLE(ls_leaf(ls_scalar_i64(LS_DTYPE_I64, 0)), ls_leaf(initial)), 0);
+  return ls_nest_tensor(last, 1);
+}
+
+static ls_nest merge_in_branch(ls_nest values, void *user) {
+  const shared_loop *l = user;
+  (void)values;
+  const ls_tensor value = ls_reduce_sum(l->x, LS_ALL_AXES);
+  return ls_leaf(
+      merge_page(l->step, ls_add(value, merge_page(l->step, value))));
+}
+
+static ls_nest keep_one(ls_nest values, void *user) {
+  (void)values;
+  (void)user;
+  return ls_leaf(ls_scalar(LS_DTYPE_F32, 1));
+}
+
+// Returns the result of the step's loop or branch.
+static ls_tensor run_flow(const shared_step *step, ls_tensor x,
+                          ls_tensor shared, ls_tensor like_x) {
+  const ls_tensor sum = ls_reduce_sum(x, LS_ALL_AXES);
+  shared_loop l = {step, x, 3, false};
+  switch (step->flow) {
+  case FLOW_BRANCH: {
+    const ls_tensor is_met =
+        ls_less(ls_scalar(LS_DTYPE_F32, 0), ls_scalar(LS_DTYPE_F32, 1));
+    return ls_nest_tensor(ls_cond(is_met, merge_in_branch, keep_one, &l), 0);
+  }
+  case FLOW_GATHER:
+    return number_of_page(ls_all_gather(page_of(run_loop(&l, sum)), 0));
+  case FLOW_EARLIER: {
+    const ls_tensor merged = merge_page(
+        step, ls_reduce_sum(ls_mul(x, ls_tanh(like_x)), LS_ALL_AXES));
+    const ls_tensor equal = ls_broadcast_like(ls_tanh(shared), x);
+    return ls_add(run_loop(&l, ls_reduce_sum(ls_mul(equal, x), LS_ALL_AXES)),
+                  merged);
+  }
+  default:
+    return run_loop(&l, sum);
+  }
+}
+
+static ls_nest rows_of_replica(const ways *self, int step, int r) {
+  const shared_step *s = self->user;
+  return LS_TUPLE(ls_nest_array(array_of_numbers(
+      LS_DTYPE_F32, LS_SHAPE(s->rows[r]), (uint32_t)(10 * step + r + 2))));
+}
+
+static ls_nest share_and_flow(ls_nest args, ways *self) {
+  const shared_step *step = self->user;
+  const ls_tensor x = constant_argument(args);
+  const ls_tensor shared = ls_reshape(
+      ls_all_reduce(LS_REDUCE_SUM, ls_reduce_sum(ls_square(x), LS_ALL_AXES)),
+      LS_SHAPE(1));
+  const ls_tensor like_x = ls_broadcast_like(shared, x);
+  const ls_tensor value = run_flow(step, x, shared, like_x);
+  return LS_TUPLE(ls_leaf(ls_add(ls_mul(like_x, value), x)), ls_leaf(value));
+}
+
+static void expect_same_bytes(const shared_step *step) {
+  static const char *const lanes[] = {NULL, "blocks", "threads"};
+  for (size_t i = 0; i < LS_COUNT_OF(lanes); ++i) {
+    const place where = {.lanes = lanes[i], .threads = 2};
+    char name[64];
+    snprintf(name, sizeof(name), "flow %d, op %d, LS_LANES=%s", (int)step->flow,
+             (int)step->op, lanes[i] == NULL ? "" : lanes[i]);
+    open_place here;
+    expect_ok(place_open(&where, NULL, &here));
+    ways_hold(&(ways_case){.name = name,
+                           .user = step,
+                           .args = rows_of_replica,
+                           .step = share_and_flow,
+                           .steps = 2,
+                           .without = 1 << WAY_GRAPH,
+                           .replicas_only = true},
+              1);
+    expect_ok(place_close(&here, ls_ok()));
+  }
+}
+
+TEST(classes_wait_for_values_at_other_positions) {
+  static const ls_reduce_op ops[] = {LS_REDUCE_SUM, LS_REDUCE_MAX};
+  for (int flow = 0; flow < NUM_FLOWS; ++flow)
+    for (size_t i = 0; i < LS_COUNT_OF(ops); ++i) {
+      expect_same_bytes(&(shared_step){flow, ops[i], {2, 1, 1}});
+      expect_same_bytes(&(shared_step){flow, ops[i], {1, 3, 2}});
+    }
 }
 
 // ---- Refusals --------------------------------------------------------------

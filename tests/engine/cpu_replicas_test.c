@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/text.h"
 #include "base/threads/worker.h"
@@ -356,6 +357,57 @@ TEST(lanes_go_on_while_another_one_waits_for_the_host) {
       expect_status(status, LS_OUT_OF_RANGE, replica);
     }
   }
+  ls_worker_join(&host.threads[0]);
+}
+
+static void answer_first(void *user) {
+  (void)user;
+  usleep(10000);
+  *(int32_t *)host.calls[0]->outputs[0] = 0;
+  ls_host_done(host.calls[0], ls_ok());
+}
+
+// Answers the call of replica 0, for which all others wait, last.
+static ls_status start_late(ls_host_call *call) {
+  if (call->replica == 0) {
+    host.calls[0] = call;
+    return ls_worker_start(&host.threads[0], "host", NULL, answer_first, NULL);
+  }
+  *(int32_t *)call->outputs[0] = *(const int32_t *)call->inputs[0] * 10;
+  ls_host_done(call, ls_ok());
+  return ls_ok();
+}
+
+TEST(lanes_wait_for_a_late_one_behind_a_loop_without_trips) {
+  static const ls_host_kernel late = {
+      .name = "late", .infer = infer_like_first, .start = start_late};
+  static const ls_host_kernel *const late_kernels[] = {&late};
+  static const char text[] =
+      "graph lowered \"p\" {"
+      "  %1 = replicate() {replicas = 6, num_split = 0, num_gathered = 0}"
+      "  (graph lowered \"r\" {"
+      "    %1 = replica_id() varying : i32[]"
+      "    %2 = host(%1) {kernel = kernel \"late\"} varying : i32[]"
+      "    %3 = while(%2) {num_carried = 1} varying"
+      "    (graph lowered \"c\" loop {"
+      "      %1 = parameter() {dtype = i32, shape = shape[], index = 0} : i32[]"
+      "      %2 = constant() {value = bool[] [false]} : bool[]"
+      "      return %2 }, graph lowered \"b\" loop {"
+      "      %1 = parameter() {dtype = i32, shape = shape[], index = 0} : i32[]"
+      "      %2 = all_reduce(%1) {reduce = \"sum\"} : i32[]"
+      "      return %2 }) : i32[]"
+      "    %4 = add(%3, %1) varying : i32[]"
+      "    %5 = all_reduce(%4) {reduce = \"sum\"} : i32[]"
+      "    return %5 }) : i32[]"
+      "  return %1 }";
+  LS_OWN(lowered, program) = {0};
+  int32_t sum = 0;
+  expect_ok(lowered_create(&(lowered_options){.text = text,
+                                              .kernels = late_kernels,
+                                              .num_kernels = 1},
+                           &program));
+  expect_ok(lowered_run(&program, NULL, (void *[]){&sum}));
+  assert_int_equal(sum, 11 * 15);
   ls_worker_join(&host.threads[0]);
 }
 

@@ -266,7 +266,6 @@ ls_status ls_cpu_compile(ls_backend *backend, const ls_program *program,
       .kernels = ls_cpu_backend_kernels(backend),
       .share = {1, 0, 1},
       .replicate = LS_CPU_NONE,
-      .in_order = true,
       .trips = 1,
   };
   ls_arena_init(&self.temp, self.allocator);

@@ -134,7 +134,8 @@ typedef struct ls_cpu_compiler {
   ls_cpu_share share;
   bool in_lane;        // True inside lane code.
   uint32_t replicate;  // Index of the enclosing replicate op; NONE outside.
-  // Lanes reach this position in replica order, and posts rely on that.
+  // Lanes of all classes reach this position in replica order, and posts rely
+  // on that. Never true again after a host call.
   bool in_order;
   // Number of times this position runs per run of the program, for flops.
   double trips;

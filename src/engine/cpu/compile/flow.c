@@ -108,10 +108,9 @@ void ls_cpu_emit_while(ls_cpu_compiler *self, ls_cpu_scope *scope,
   const uint32_t count = (uint32_t)ls_node_int(node, LS_ATTR_ID_NUM_CARRIED);
   const uint32_t *carried = make_carried(self, scope, node, count);
   if (carried == NULL) return;
-  // Lanes leave a loop with host calls in any order.
-  const bool is_shuffled =
-      calls_host(node->regions[0]) || calls_host(node->regions[1]);
-  if (is_shuffled) self->in_order = false;
+  // Lanes begin the later trips of a loop with host calls in any order.
+  if (calls_host(node->regions[0]) || calls_host(node->regions[1]))
+    self->in_order = false;
 
   const uint32_t state = ls_cpu_new_storage(self, sizeof(ls_cpu_loop_state));
   ls_cpu_emit(self, LS_CPU_LOOP_BEGIN, node);
@@ -134,7 +133,6 @@ void ls_cpu_emit_while(ls_cpu_compiler *self, ls_cpu_scope *scope,
   add_loop(self, top, jump);
   const uint32_t end = ls_cpu_emit(self, LS_CPU_LOOP_END, node);
   ls_cpu_write(self, state);
-  if (is_shuffled) self->in_order = false;
   if (ls_cpu_failed(self)) return;
   ls_cpu_at(self, top)->size = ls_node_int(node, LS_ATTR_ID_MAX_TRIPS);
   ls_cpu_at(self, top)->target = end;
@@ -182,20 +180,14 @@ void ls_cpu_emit_cond(ls_cpu_compiler *self, ls_cpu_scope *scope,
   uint32_t *results =
       ls_arena_new_array(&self->temp, uint32_t, node->num_outputs);
   if (!ls_cpu_has_memory(self, results != NULL)) return;
-  const bool was_in_order = self->in_order;
   const uint32_t predicate = ls_cpu_storage_of(self, scope, node->inputs[0]);
   const uint32_t branch = ls_cpu_emit(self, LS_CPU_BRANCH, node);
   ls_cpu_read(self, predicate);
   emit_branch(self, scope, node, 0, results);
   const uint32_t jump = ls_cpu_emit(self, LS_CPU_JUMP, node);
   const uint32_t otherwise = ls_cpu_here(self);
-  self->in_order = was_in_order;
   emit_branch(self, scope, node, 1, results);
   add_fork(self, branch + 1, otherwise, ls_cpu_here(self));
-  // Lanes remain in order only if they are in order on both branches, and
-  // neither branch calls the host.
-  self->in_order = was_in_order && !calls_host(node->regions[0]) &&
-                   !calls_host(node->regions[1]);
   if (ls_cpu_failed(self)) return;
   ls_cpu_at(self, branch)->target = otherwise;
   ls_cpu_at(self, jump)->target = ls_cpu_here(self);

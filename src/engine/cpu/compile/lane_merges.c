@@ -59,7 +59,6 @@ void ls_cpu_emit_post(ls_cpu_compiler *self, const ls_graph *graph,
     ls_cpu_park(self);
     if (ls_cpu_failed(self)) return;
     ls_cpu_at(self, transpose)->number = merge->slot;
-    self->in_order = true;
   }
   const uint32_t post = ls_cpu_emit(self, LS_CPU_POST, merge->node);
   ls_cpu_read(self, value);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/cpu/compile/region.h"
 
+#include "graph/walk.h"
+
 // ---- Bodies ----------------------------------------------------------------
 static ls_status init_classes(ls_cpu_compiler *compiler, ls_cpu_region *self) {
   const uint32_t replicas = (uint32_t)compiler->share.replicas;
@@ -98,6 +100,27 @@ static void find_gathered(ls_cpu_region *self, uint64_t *refs) {
 }
 
 // ---- Division of the nodes -------------------------------------------------
+static uint32_t next_merge(const ls_graph *graph, uint32_t from) {
+  while (from < graph->num_nodes && !ls_node_is_merge(graph->nodes[from]))
+    ++from;
+  return from;
+}
+
+// Lets lanes compute values for which they would wait before they post to a
+// merge, while shared code computes them after that merge.
+static void drop_late_twins(const ls_cpu_region *self,
+                            const ls_cpu_body *body) {
+  const ls_graph *first = self->bodies[0].graph;
+  uint32_t next = next_merge(first, 0);
+  for (uint32_t i = 0; i < body->graph->num_nodes; ++i) {
+    const uint32_t twin = body->twins[i];
+    if (ls_node_is_merge(body->graph->nodes[i]))
+      next = next_merge(first, twin + 1);
+    else if (twin != LS_NO_TWIN && twin > next && self->after_merge[twin])
+      body->twins[i] = LS_NO_TWIN;
+  }
+}
+
 // Notes that a lane uses a value.
 static void use_value(ls_cpu_region *self, const ls_cpu_body *body,
                       uint64_t ref) {
@@ -132,8 +155,10 @@ static void classify_nodes(ls_cpu_region *self) {
         self->after_merge[i] = true;
     }
   }
-  for (uint32_t k = 0; k < self->num_bodies; ++k)
+  for (uint32_t k = 0; k < self->num_bodies; ++k) {
+    drop_late_twins(self, &self->bodies[k]);
     note_uses(self, &self->bodies[k]);
+  }
   for (size_t i = graph->num_nodes; i-- > 0;) {
     // Operands of a merge that lanes post to are computed by lanes.
     if (!self->needed[i] || self->is_lane_merge[i]) continue;
@@ -156,6 +181,13 @@ typedef struct post_place {
   uint32_t parks;   // Other nodes before the node that may park.
 } post_place;
 
+static void note_wait(const ls_cpu_region *self, const ls_cpu_body *body,
+                      uint64_t ref, post_place *progress) {
+  const uint32_t twin = ls_cpu_twin(body, ref);
+  if (twin != LS_NO_TWIN && self->published[twin] > progress->waited)
+    progress->waited = self->published[twin];
+}
+
 static void note_post(const ls_cpu_region *self, const ls_cpu_body *body,
                       const ls_node *node, bool is_shared_operand,
                       post_place *progress, post_place *places) {
@@ -166,44 +198,48 @@ static void note_post(const ls_cpu_region *self, const ls_cpu_body *body,
             ? merge == node && ls_cpu_twin(body, node->inputs[0]) != LS_NO_TWIN
             : ls_ref_id(merge->inputs[0]) == node->id;
     if (!here) continue;
+    if (is_shared_operand) note_wait(self, body, node->inputs[0], progress);
     places[m] = *progress;
     ++progress->posts;
   }
 }
 
-// Finds the progress at all posts of a body, if lanes post early.
-static void find_post_progress(const ls_cpu_region *self,
-                               const ls_cpu_body *body, post_place *places) {
+// Finds the progress at all posts of a body, if lanes post early. Returns that
+// at its end.
+static post_place find_post_progress(const ls_cpu_region *self,
+                                     const ls_cpu_body *body,
+                                     post_place *places) {
   post_place progress = {0};
   for (uint32_t i = 0; i < body->graph->num_nodes; ++i) {
     const ls_node *node = body->graph->nodes[i];
     const bool by_lane = body->twins[i] == LS_NO_TWIN;
-    for (uint32_t n = 0; by_lane && n < node->num_inputs; ++n) {
-      const uint32_t twin = ls_cpu_twin(body, node->inputs[n]);
-      if (twin != LS_NO_TWIN && self->published[twin] > progress.waited)
-        progress.waited = self->published[twin];
-    }
-    if (by_lane && (node->num_regions > 0 || node->type == LS_OP_HOST))
+    for (uint32_t n = 0; by_lane && n < node->num_inputs; ++n)
+      note_wait(self, body, node->inputs[n], &progress);
+    if (by_lane && ls_node_any_trait(node, LS_OP_MERGE | LS_OP_ON_HOST))
       ++progress.parks;
     note_post(self, body, node, !by_lane, &progress, places);
   }
+  return progress;
 }
 
-// Decides how lanes post. They reach each merge in order of replica if all
-// classes do the same between any two merges.
+// Decides how lanes post. Those of all classes reach each merge in order of
+// replica if they park for published values only, and for the same ones. While
+// a lane waits for its turn, lower lanes must not wait for its other posts.
 static ls_status order_posts(ls_arena *temp, ls_cpu_region *self) {
   LS_ARENA_ARRAY_OR_RETURN(temp, post_place, first, self->num_merges);
   LS_ARENA_ARRAY_OR_RETURN(temp, post_place, other, self->num_merges);
-  find_post_progress(self, &self->bodies[0], first);
-  self->posts_early = true;
+  self->posts_early = self->in_order = true;
+  uint32_t parks = find_post_progress(self, &self->bodies[0], first).parks;
   for (uint32_t k = 1; k < self->num_bodies; ++k) {
-    find_post_progress(self, &self->bodies[k], other);
-    for (uint32_t m = 0; m < self->num_merges; ++m)
-      if (first[m].posts != other[m].posts ||
-          first[m].waited != other[m].waited ||
-          first[m].parks != other[m].parks)
+    parks += find_post_progress(self, &self->bodies[k], other).parks;
+    for (uint32_t m = 0; m < self->num_merges; ++m) {
+      if (first[m].posts != other[m].posts || first[m].parks != other[m].parks)
         self->posts_early = false;
+      if (first[m].waited != other[m].waited) self->in_order = false;
+    }
   }
+  if (self->num_bodies > 1 && (parks > 0 || !self->posts_early))
+    self->in_order = false;
   return ls_ok();
 }
 

@@ -42,9 +42,10 @@ struct ls_cpu_region {
   bool *is_lane_merge;        // A merge that lanes post to.
   ls_cpu_lane_merge *merges;  // Merges at the top level.
   uint32_t num_merges;
-  // Lanes post as soon as the operand is computed; otherwise at the merge,
-  // where each lane waits for the lower ones.
+  // Lanes post as soon as the operand is computed; otherwise at the merge.
   bool posts_early;
+  // Lanes of all classes reach posts in order of replica, but for host calls.
+  bool in_order;
   uint32_t *gathered;  // Per result and replica: the outer value's storage.
   uint32_t *wide;      // Per wide result: the outer value's storage.
   bool *is_gathered;   // Per result: true if lanes write it.

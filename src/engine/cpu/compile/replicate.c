@@ -279,7 +279,6 @@ static void emit_late_post(ls_cpu_compiler *compiler, const ls_cpu_region *self,
         (self->posts_early && ls_cpu_twin(body, *ref) == LS_NO_TWIN))
       continue;
     emit_wait(compiler, self, body, node, ref, 1);
-    compiler->in_order = compiler->in_order && self->posts_early;
     ls_cpu_emit_post(compiler, self->bodies[0].graph, &self->merges[i],
                      ls_cpu_storage_of(compiler, &body->scope, *ref));
   }
@@ -320,7 +319,7 @@ static void bind_shared(ls_cpu_compiler *compiler, const ls_cpu_region *self,
 
 static void emit_body(ls_cpu_compiler *compiler, ls_cpu_region *self,
                       ls_cpu_body *body) {
-  compiler->in_order = true;
+  compiler->in_order = self->in_order;
   compiler->num_reached = 0;
   const double trips = compiler->trips;
   compiler->trips *= body->num_lanes;
@@ -518,5 +517,4 @@ void ls_cpu_emit_replicate(ls_cpu_compiler *compiler, ls_cpu_scope *outer,
   bind_results(compiler, &self, outer);
   compiler->share = (ls_cpu_share){1, 0, 1};
   compiler->replicate = LS_CPU_NONE;
-  compiler->in_order = true;
 }

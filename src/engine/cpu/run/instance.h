@@ -82,6 +82,7 @@ typedef struct ls_cpu_stream {
   ls_cpu_host_record *host;
   int64_t host_since;  // Start time of its last host call. Atomic.
   bool has_ended;
+  bool is_early;  // Came to a POST before lower lanes.
 } ls_cpu_stream;
 
 // A merge slot. Its generation grows each time the merge gets its value, so a

@@ -39,6 +39,7 @@ void ls_cpu_launch_lanes(ls_instance *self,
     lane->iteration = self->main.iteration;
     lane->step = self->main.step;
     LS_CPU_SET(lane->has_ended, false);
+    lane->is_early = false;
   }
   for (uint32_t i = 0; i < launch->num_slots; ++i)
     self->slots[launch->first_slot + i] = (ls_cpu_slot){0};
@@ -98,7 +99,19 @@ bool ls_cpu_post(ls_instance *self, ls_cpu_worker *worker, ls_cpu_stream *lane,
   ls_cpu_slot *slot = &self->slots[number];
   ls_cpu_part *part = &self->parts[worker->part];
   const ls_cpu_leaf *leaf = &worker->leaf;
-  if (part->arrived[number] != leaf->index) return false;
+  if (part->arrived[number] != leaf->index) {
+    lane->is_early = true;
+    return false;
+  }
+  if (lane->is_early) {
+    ls_cpu_worker_fail(
+        worker, ls_cpu_annotate_merge(
+                    self, instruction,
+                    ls_internal("lower replicas have overwritten the value of "
+                                "replica %d",
+                                lane->replica)));
+    return false;
+  }
   lane->generation = slot->generation;
   lane->round = self->round;
   LS_CPU_SET(part->arrived[number], leaf->index + 1);

@@ -4,10 +4,11 @@
 //
 // A round runs every lane once, part by part: within a part in order of
 // replica, several parts at the same time. So lanes reach a merge in order
-// within their part, on which its stack relies; where a host call could change
-// that order, the compiler has inserted a TURN instruction. After the round all
-// threads merge the slots that are complete in all parts, and only then do
-// lanes see the values: during a round nothing changes that two parts read.
+// within their part, on which its stack relies; where a host call or another
+// class of replicas could change that order, the compiler has inserted a TURN
+// instruction. After the round all threads merge the slots that are complete in
+// all parts, and only then do lanes see the values: during a round nothing
+// changes that two parts read.
 #ifndef LS_ENGINE_CPU_RUN_LANES_H_
 #define LS_ENGINE_CPU_RUN_LANES_H_
 
@@ -22,7 +23,8 @@ void ls_cpu_launch_lanes(ls_instance *self,
 bool ls_cpu_run_round(ls_instance *self);
 
 // Adds a lane's value to a slot. Returns false if lower lanes have not posted
-// yet.
+// yet: the replicas do not all come to the same collectives, and none of them
+// can continue. Fails with INTERNAL if the lane continues all the same.
 bool ls_cpu_post(ls_instance *self, ls_cpu_worker *worker, ls_cpu_stream *lane,
                  const ls_cpu_instruction *instruction, ls_kernel_call *call,
                  void *const *operands);
