@@ -240,6 +240,133 @@ TEST(steps_in_an_eager_loop_draw_what_as_many_draw) {
   }
 }
 
+// ---- Failures --------------------------------------------------------------
+// A step that fails when so many are counted, before or after its updates.
+typedef struct stopping {
+  bool is_late;
+  ls_variable *count, *drawn;
+  ls_tensor stop;
+} stopping;
+
+static void check_count(const stopping *s) {
+  ls_assert_true(ls_not_equal(ls_variable_read(s->count), s->stop), "stop");
+}
+
+static ls_nest step_or_stop(ls_nest values, void *user) {
+  const stopping *s = user;
+  if (!s->is_late) check_count(s);
+  ls_variable_assign_add(s->count, ls_scalar(LS_DTYPE_F32, 1));
+  ls_variable_assign(s->drawn, draw());
+  if (s->is_late) check_count(s);
+  return ls_leaf(ls_add_scalar(ls_nest_tensor(values, 0), 1));
+}
+
+static ls_nest below_ten(ls_nest values, void *user) {
+  (void)user;
+  return ls_leaf(
+      ls_less(ls_nest_tensor(values, 0), ls_scalar(LS_DTYPE_F32, 10)));
+}
+
+// Steps from the first argument to 9; the second one is where it fails.
+static ls_nest steps_from(ls_nest args, void *user) {
+  stopping *s = user;
+  s->stop = ls_nest_tensor(args, 1);
+  return ls_step_while(below_ten, step_or_stop, s,
+                       ls_leaf(ls_nest_tensor(args, 0)), 0);
+}
+
+// Sets the arguments and runs the steps.
+typedef ls_status (*run_steps)(void *user, double start, double stop);
+
+// Five steps: each in a run of its own, or four in a run that then fails.
+static void run_five(run_steps run, void *user, bool fails) {
+  if (fails)
+    expect_status(run(user, 0, 4), LS_INVALID_ARGUMENT, "stop");
+  else
+    for (int i = 0; i < 4; ++i)
+      expect_ok(run(user, 9, -1));
+  expect_ok(run(user, 9, -1));
+}
+
+static ls_array *number_of_step(double value) {
+  return array_of(LS_DTYPE_F32, LS_SCALAR, &value);
+}
+
+static ls_status call_steps(void *user, double start, double stop) {
+  LS_OWN(ls_nest, args) = LS_LIST(ls_nest_array(number_of_step(start)),
+                                  ls_nest_array(number_of_step(stop)));
+  LS_OWN(ls_nest, result) = ls_none();
+  return ls_function_call(user, args, &result);
+}
+
+static ls_array *draw_traced(bool is_late, bool fails) {
+  static const double zeros[WIDTH];
+  stopping s = {.is_late = is_late};
+  LS_OWN(ls_variable, count) = variable_of("n", LS_DTYPE_F32, LS_SCALAR, zeros);
+  LS_OWN(ls_variable, drawn) =
+      variable_of("v", LS_DTYPE_F32, LS_SHAPE(WIDTH), zeros);
+  LS_OWN(ls_function, function) = unnamed_function(steps_from, &s);
+  s.count = count;
+  s.drawn = drawn;
+  run_five(call_steps, function, fails);
+  assert_int_equal(ls_function_steps(function), 5);
+  return variable_array(drawn);
+}
+
+typedef struct session_steps {
+  ls_session *session;
+  ls_tensor start, stop;
+  ls_op step;
+} session_steps;
+
+static ls_status run_in_session(void *user, double start, double stop) {
+  const session_steps *s = user;
+  LS_OWN(ls_array, first) = number_of_step(start);
+  LS_OWN(ls_array, last) = number_of_step(stop);
+  LS_OWN(ls_nest, none) = ls_none();
+  return ls_session_run(s->session, ls_nest_op(s->step),
+                        (const ls_feed[]){{s->start, first}, {s->stop, last}},
+                        2, &none);
+}
+
+static ls_array *draw_in_session(bool is_late, bool fails) {
+  static const double zeros[WIDTH];
+  stopping s = {.is_late = is_late};
+  session_steps steps;
+  LS_OWN(ls_graph, graph) = graph_named("g");
+  ls_op initialize;
+  {
+    LS_GRAPH_SCOPE(graph);
+    s.count = variable_of("n", LS_DTYPE_F32, LS_SCALAR, zeros);
+    s.drawn = variable_of("v", LS_DTYPE_F32, LS_SHAPE(WIDTH), zeros);
+    steps.start = ls_placeholder(LS_DTYPE_F32, LS_SCALAR, "start");
+    steps.stop = ls_placeholder(LS_DTYPE_F32, LS_SCALAR, "stop");
+    LS_OWN(ls_nest, made) =
+        steps_from(LS_LIST(ls_leaf(steps.start), ls_leaf(steps.stop)), &s);
+    steps.step = ls_tensor_op(ls_nest_tensor(made, 0));
+    initialize = ls_global_initializer();
+  }
+  steps.session = session_of(graph);
+  LS_OWN(ls_nest, none) =
+      session_results(steps.session, ls_nest_op(initialize));
+  run_five(run_in_session, &steps, fails);
+  ls_array *value = session_array(steps.session, s.drawn);
+  ls_session_destroy(steps.session);
+  ls_variable_release(s.count);
+  ls_variable_release(s.drawn);
+  return value;
+}
+
+TEST(steps_that_a_failed_run_keeps_are_counted) {
+  static ls_array *(*const ways[])(bool, bool) = {draw_traced, draw_in_session};
+  for (size_t way = 0; way < LS_COUNT_OF(ways); ++way)
+    for (int is_late = 0; is_late < 2; ++is_late) {
+      LS_OWN(ls_array, wanted) = ways[way](is_late != 0, false);
+      LS_OWN(ls_array, got) = ways[way](is_late != 0, true);
+      expect_same_bytes(got, wanted);
+    }
+}
+
 // ---- Loops in loops --------------------------------------------------------
 typedef struct nesting {
   bool outer_counts, inner_counts;

@@ -229,7 +229,7 @@ typedef struct ls_cpu_launch {
 } ls_cpu_launch;
 
 // Instructions at which the new values are those of whole trips: in the shared
-// stream from `begin` on, except from `first` to `last`.
+// stream from `begin` on, a LOOP_NEXT, except from `first` to `last`.
 typedef struct ls_cpu_trips {
   bool has_trips;
   uint32_t begin, first, last;

@@ -382,10 +382,19 @@ static ls_status init_run(ls_instance *self, const ls_run_args *args) {
   return ls_ok();
 }
 
-// Returns how many steps the run has made.
+// Returns how many steps the run has made. A trip in which it failed counts if
+// variables have the values of the trip.
 static uint64_t count_steps(const ls_instance *self) {
   const ls_executable *executable = self->executable;
+  const ls_cpu_trips *trips = &executable->trips;
+  const ls_cpu_instruction *loop = &executable->instructions[trips->begin];
   int64_t most = self->main.steps > 1 ? self->main.steps : 1;
+  if (trips->has_trips && loop->number != 0 && self->main.pc > trips->last &&
+      self->main.pc < loop->target) {
+    const ls_cpu_loop_state *state = ls_cpu_resolve(
+        &self->workers[0], executable->places[loop->operand]);
+    if (state->trips > most) most = state->trips;
+  }
   for (uint32_t i = 0;
        executable->lanes_count_steps && i < executable->num_lanes; ++i)
     if (self->lanes[i].steps > most) most = self->lanes[i].steps;
