@@ -98,13 +98,18 @@ set(isa_debug -g1)
 if(NOT LS_SANITIZE AND NOT LS_COVERAGE)
   list(APPEND isa_debug -O2)
 endif()
+# Compilers take the longest for these, of which tests run little.
+file(GLOB long_sources
+     "${PROJECT_SOURCE_DIR}/src/engine/cpu/isa/argmax.c"
+     "${PROJECT_SOURCE_DIR}/src/engine/cpu/isa/integer_span.c"
+     "${PROJECT_SOURCE_DIR}/src/engine/cpu/isa/product/product_i*.c")
+set_source_files_properties(${long_sources}
+  PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Debug>:-O1>")
 set(LS_ISAS base)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|amd64|AMD64)$")
   list(APPEND LS_ISAS v3 v4)
 endif()
-# Builds with sanitizers run where they are built, so that of the instruction
-# sets beyond base they hold the one that is chosen there.
-if(LS_SANITIZE AND "v4" IN_LIST LS_ISAS AND NOT CMAKE_CROSSCOMPILING)
+if("v4" IN_LIST LS_ISAS AND NOT CMAKE_CROSSCOMPILING)
   include(CheckCSourceRuns)
   check_c_source_runs("int main(void) {
     return !(__builtin_cpu_supports(\"avx512f\") &&
@@ -113,6 +118,10 @@ if(LS_SANITIZE AND "v4" IN_LIST LS_ISAS AND NOT CMAKE_CROSSCOMPILING)
              __builtin_cpu_supports(\"avx512dq\") &&
              __builtin_cpu_supports(\"avx512vl\"));
   }" LS_RUNS_V4)
+endif()
+# Builds with sanitizers run where they are built, so that of the instruction
+# sets beyond base they hold the one that is chosen there.
+if(LS_SANITIZE AND "v4" IN_LIST LS_ISAS AND NOT CMAKE_CROSSCOMPILING)
   if(LS_RUNS_V4)
     list(REMOVE_ITEM LS_ISAS v3)
   else()
@@ -128,27 +137,34 @@ set_source_files_properties("${PROJECT_SOURCE_DIR}/src/engine/cpu/kernels.c"
 # Compilers take as long to read the header of vector instructions as to compile
 # most kernels, so that each level reads it once. A compiler's cache would not
 # know what stands in there, and gcc 12 crashes with it where it instruments code:
-# for sanitizers and for coverage.
+# for sanitizers and for coverage, or optimizes otherwise than the header was.
 function(ls_read_intrinsics_once target)
   if(NOT CMAKE_C_COMPILER_LAUNCHER AND NOT LS_SANITIZE AND NOT LS_COVERAGE)
     target_precompile_headers(${target} PRIVATE <immintrin.h>)
   endif()
 endfunction()
 set_source_files_properties(
+  ${long_sources}
   "${PROJECT_SOURCE_DIR}/src/engine/cpu/isa/convert.c"
-  "${PROJECT_SOURCE_DIR}/src/engine/cpu/isa/integer_span.c"
+  "${PROJECT_SOURCE_DIR}/src/engine/cpu/isa/random.c"
   "${PROJECT_SOURCE_DIR}/src/engine/cpu/isa/span.c"
   "${PROJECT_SOURCE_DIR}/src/engine/cpu/isa/typed_span.c"
   PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
 set(isa_flags_base "")
 set(isa_flags_v3 -march=x86-64-v3)
 set(isa_flags_v4 -march=x86-64-v4 -mprefer-vector-width=512)
+set(isa_debug_base ${isa_debug})
+set(isa_debug_v3 ${isa_debug})
+set(isa_debug_v4 ${isa_debug})
+if(NOT LS_RUNS_V4)  # Compiled for its warnings alone.
+  list(REMOVE_ITEM isa_debug_v4 -O2)
+endif()
 if(isa_sources)
   foreach(isa IN LISTS LS_ISAS)
     ls_add_objects(ls_isa_${isa} ${isa_sources})
     target_compile_definitions(ls_isa_${isa} PRIVATE LS_ISA=${isa})
     target_compile_options(ls_isa_${isa} PRIVATE ${isa_flags_${isa}}
-                           "$<$<CONFIG:Debug>:${isa_debug}>")
+                           "$<$<CONFIG:Debug>:${isa_debug_${isa}}>")
     if(LS_SANITIZE AND NOT isa STREQUAL "base")
       target_link_libraries(ls_isa_${isa} PRIVATE ls_defined)
     endif()
@@ -167,7 +183,7 @@ if(isa_sources)
     target_compile_definitions(ls_isa_v4bf16 PRIVATE LS_ISA=v4bf16)
     target_compile_options(ls_isa_v4bf16 PRIVATE
                            ${isa_flags_v4} -mavx512bf16
-                           "$<$<CONFIG:Debug>:${isa_debug}>")
+                           "$<$<CONFIG:Debug>:${isa_debug_v4}>")
     ls_read_intrinsics_once(ls_isa_v4bf16)
   endif()
 endif()
