@@ -46,6 +46,10 @@ if(LS_SANITIZE)
   if(LS_SANITIZE MATCHES address AND NOT LS_FUZZ)
     target_compile_options(ls_flags INTERFACE
       -fsanitize-undefined-trap-on-error)
+    # An access outside of an object is one that AddressSanitizer finds.
+    if(LS_SANITIZE MATCHES undefined)
+      target_compile_options(ls_flags INTERFACE -fno-sanitize=object-size)
+    endif()
   endif()
 endif()
 if(LS_COVERAGE)
