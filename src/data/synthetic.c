@@ -14,9 +14,20 @@ static uint32_t draw_bits(const ls_random_source *source, int64_t index) {
   return bits[index % 4];
 }
 
-// Draws number `index` of a source.
-static float synthetic_draw(const ls_random_source *source, int64_t index) {
-  return ls_random_uniform_f32(draw_bits(source, index));
+// Numbers of a source, which makes four at a time: the last four.
+typedef struct number_source {
+  ls_random_source source;
+  int64_t block;  // -1: none yet.
+  uint32_t bits[4];
+} number_source;
+
+// Draws number `index`.
+static float draw_number(number_source *self, int64_t index) {
+  if (index / 4 != self->block) {
+    self->block = index / 4;
+    ls_random_source_bits(&self->source, (uint64_t)self->block, self->bits);
+  }
+  return ls_random_uniform_f32(self->bits[index % 4]);
 }
 
 static ls_random_source source_of(const ls_synthetic_options *options,
@@ -37,14 +48,14 @@ static void fill_patterns(const ls_synthetic_options *options,
   const int64_t count = ls_shape_num_elements(options->label_shape);
   const int64_t per_label = width / count;
   for (int64_t i = 0; i < options->size; ++i) {
-    const ls_random_source noise = source_of(options, STREAM_NOISE, i);
+    number_source noise = {source_of(options, STREAM_NOISE, i), -1, {0}};
     for (int64_t j = 0; j < count; ++j) {
       const int64_t label = (i + 4 * j / count) % options->num_classes;
-      const ls_random_source pattern =
-          source_of(options, STREAM_PATTERN, label);
+      number_source pattern = {
+          source_of(options, STREAM_PATTERN, label), -1, {0}};
       for (int64_t k = 0; k < per_label; ++k)
-        *examples++ = 0.5F * synthetic_draw(&pattern, k) +
-                      0.5F * synthetic_draw(&noise, j * per_label + k);
+        *examples++ = 0.5F * draw_number(&pattern, k) +
+                      0.5F * draw_number(&noise, j * per_label + k);
       *labels++ = (int32_t)label;
     }
   }
