@@ -17,7 +17,7 @@
 #include "support/sanitizer.h"
 
 // 240 examples are equal parts for 3, 5 and 8 replicas.
-enum { STEPS = 50, FEW_STEPS = 7, BATCH = 240 };
+enum { STEPS = 20, FEW_STEPS = 7, BATCH = 240 };
 
 // mlp itself; where a sanitizer makes it take minutes, one that is narrower.
 static const mlp_shape narrow = {"narrow", 3, {200, 120, 72, 10}};
