@@ -12,11 +12,34 @@ typedef struct gather_params {
   const ls_cpu_indices *kernels;
 } gather_params;
 
+// Copies rows of `part` to twice `part` bytes as their first and last `part`:
+// no calls, where that is a constant.
+static inline __attribute__((always_inline)) void
+copy_ends(char *out, const char *x, const int64_t *at, int64_t count,
+          size_t bytes, const size_t part) {
+  for (int64_t i = 0; i < count; ++i, out += bytes) {
+    const char *row = x + (size_t)at[i] * bytes;
+    memcpy(out, row, part);
+    memcpy(out + bytes - part, row + bytes - part, part);
+  }
+}
+
 static void copy_rows(const gather_params *self, char *out, const char *x,
                       const int64_t *at, int64_t count) {
   const size_t bytes = (size_t)self->inner * self->element;
-  for (int64_t i = 0; i < count; ++i)
-    memcpy(out + (size_t)i * bytes, x + (size_t)at[i] * bytes, bytes);
+  if (bytes <= 4)
+    copy_ends(out, x, at, count, bytes, 2);
+  else if (bytes <= 8)
+    copy_ends(out, x, at, count, bytes, 4);
+  else if (bytes <= 16)
+    copy_ends(out, x, at, count, bytes, 8);
+  else if (bytes <= 32)
+    copy_ends(out, x, at, count, bytes, 16);
+  else if (bytes <= 64)
+    copy_ends(out, x, at, count, bytes, 32);
+  else
+    for (int64_t i = 0; i < count; ++i)
+      memcpy(out + (size_t)i * bytes, x + (size_t)at[i] * bytes, bytes);
 }
 
 static void gather_loop(const ls_kernel_call *call, int64_t begin_block,
