@@ -240,7 +240,7 @@ TEST(a_scalar_of_the_group_is_not_read_early) {
 }
 
 // ---- Broadcasts ------------------------------------------------------------
-enum { MOST_ELEMENTS = 9000 };
+enum { MOST_ELEMENTS = 40000 };
 
 // A shape of the result and that of what is repeated, in the same dimensions.
 typedef struct repeat_case {
@@ -252,6 +252,7 @@ static const repeat_case repeat_cases[] = {
     {2, {3, 1111}, {1, 1111}},               // A row.
     {2, {1111, 3}, {1111, 1}},               // A column.
     {2, {2000, 3}, {1, 3}},                  // A thin row.
+    {2, {300, 129}, {1, 129}},               // Across tiles and blocks.
     {2, {3, 2000}, {3, 1}},                  // A thin column.
     {2, {1, 4097}, {1, 1}},                  // One number.
     {3, {17, 65, 7}, {17, 1, 7}},            // Between others.
@@ -347,9 +348,9 @@ TEST(broadcasts_are_steps_of_the_group_that_reads_them) {
   }
 }
 
-enum { ROWS = 40, COLUMNS = 300 };
-#define W "f32[40,300]"
-#define WIDE " {sizes = sizes[40,300]} : f32[40,300]"
+enum { ROWS = 40, COLUMNS = 1100 };
+#define W "f32[40,1100]"
+#define WIDE " {sizes = sizes[40,1100]} : f32[40,1100]"
 
 // Long rows and columns are read where they are: a tile needs no register.
 TEST(broadcasts_of_long_rows_are_not_copied) {
@@ -359,7 +360,7 @@ TEST(broadcasts_of_long_rows_are_not_copied) {
       &(lowered_options){
           .text = "graph lowered \"p\" {"
                   "  %1 = parameter() {" F "shape[40,1], index = 0} : f32[40,1]"
-                  "  %2 = parameter() {" F "shape[300], index = 1} : f32[300]"
+                  "  %2 = parameter() {" F "shape[1100], index = 1} : f32[1100]"
                   "  %3 = broadcast(%1)" WIDE "  %4 = broadcast(%2)" WIDE
                   "  %5 = sub(%3, %4) : " W "  return %5 }"});
   assert_int_equal(lowered_plan_count(&p, "fused"), 1);
@@ -385,11 +386,12 @@ TEST(columns_are_copied_for_ops_that_take_no_number) {
               "graph lowered \"p\" {"
               "  %1 = parameter() {" F "shape[40,1], index = 0} : f32[40,1]"
               "  %2 = parameter() {" F "shape[40,1], index = 1} : f32[40,1]"
-              "  %3 = parameter() {" F "shape[40,300], index = 2} : " W
+              "  %3 = parameter() {" F "shape[40,1100], index = 2} : " W
               "  %4 = broadcast(%1)" WIDE "  %5 = neg(%4) : " W
               "  %6 = broadcast(%1)" WIDE "  %7 = broadcast(%2)" WIDE
               "  %8 = sub(%6, %7) : " W "  %9 = mul(%8, %3) : " W
-              "  %10 = broadcast(%2)" WIDE "  %11 = less(%5, %3) : bool[40,300]"
+              "  %10 = broadcast(%2)" WIDE
+              "  %11 = less(%5, %3) : bool[40,1100]"
               "  %12 = select(%11, %9, %10) : " W "  %13 = broadcast(%1)" WIDE
               "  %14 = add(%12, %13) : " W "  return %14 }"});
   assert_int_equal(lowered_plan_count(&p, "fused"), 1);

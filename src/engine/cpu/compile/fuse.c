@@ -13,6 +13,7 @@
 // such as those that compute a learning rate, are moved before the group.
 #include "engine/cpu/compile/compile.h"
 #include "engine/cpu/kernels/element/chain.h"
+#include "engine/cpu/kernels/index.h"
 
 // Limits: instructions moved before a group, and bytes that each of them may
 // touch; and bytes of the shortest rows of views: shorter ones are copied into
@@ -179,8 +180,9 @@ static bool make_view(const ls_cpu_compiler *self, const group *g, slots *s,
   int64_t columns = 0;
   if (!work_of(self, g, step)->moves) return false;
   const ls_move_view view = ls_move_view_of(work_of(self, g, step), &columns);
-  if (view == LS_VIEW_NONE ||
-      columns * work_of(self, g, step)->out_size < LEAST_ROW_BYTES)
+  if (ls_move_period(work_of(self, g, step)) == 0 &&
+      (view == LS_VIEW_NONE ||
+       columns * work_of(self, g, step)->out_size < LEAST_ROW_BYTES))
     return false;
   uint32_t scalars[LS_FUSED_STEPS];
   memcpy(scalars, s->scalars, sizeof(scalars));
@@ -289,6 +291,8 @@ static ls_fused_step make_fused_step(const ls_elementwise *work, const slots *s,
                                      const place *places, ls_fused *fused) {
   ls_fused_step step = {.work = work,
                         .is_view = places[work->num_in].kind == VIEW};
+  if (step.is_view) step.period = ls_move_period(work);
+  fused->num_patterns += step.period > 0;
   for (uint32_t k = 0; k <= work->num_in; ++k) {
     const uint8_t slot = step.slot[k] = slot_of(s, places[k]);
     if (places[k].kind >= REGISTER || (work->scalars >> k & 1U) != 0) continue;

@@ -65,6 +65,11 @@ static inline int64_t ls_step_of(ls_shape shape, int32_t axis) {
   return step;
 }
 
+// Returns the number of elements that a move repeats all over its result, at
+// most LS_PERIOD; 0: none.
+enum { LS_PERIOD = 1024 };
+int64_t ls_move_period(const ls_elementwise *work);
+
 // Makes a move by ls_move (kernels/loops.h). NULL: no memory.
 const ls_elementwise *ls_move_make(ls_arena *arena, ls_strided_dims dims,
                                    size_t element);

@@ -67,8 +67,10 @@ enum { LS_FUSED_STEPS = 24, LS_FUSED_SLOTS = 32 };  // Limits.
 struct ls_fused_step {
   const ls_elementwise *work;
   uint8_t slot[4];  // Slots of the step's inputs, then of its output.
-  // A move whose result is not stored: its slot points into the operand.
+  // A move whose result is not stored: its slot points into the operand or, if
+  // `period` is above 0, into some of these elements, repeated in scratch.
   bool is_view;
+  int64_t period;
   // Stages of the chain that begins here; NULL: none.
   const ls_chain_stage *stages;
   uint32_t chained;  // Number of steps in that chain.
@@ -84,6 +86,7 @@ typedef struct ls_fused {
   // are streamed (kernels/loops.h): a tile of them is computed in scratch, like
   // a register.
   uint32_t num_in, num_out, num_streamed, num_registers;
+  uint32_t num_patterns;          // Views with a period.
   uint8_t sizes[LS_FUSED_SLOTS];  // Bytes per element; 0: a scalar.
   const ls_cpu_chains *chains;
   const ls_cpu_kernels *kernels;

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/cpu/kernels/element/chain.h"
+#include "engine/cpu/kernels/index.h"
 
 // Bytes of a tile's registers and of one array in the first cache.
 enum { TILE_BYTES = 24 << 10, MOST_TILE = 2048 };
 
 int64_t ls_fused_tile(const ls_fused *fused) {
-  const int64_t arrays = fused->num_streamed + fused->num_registers + 1;
+  const int64_t arrays =
+      fused->num_streamed + fused->num_registers + fused->num_patterns + 1;
   int64_t tile = LS_CHUNK;
   for (uint32_t i = 0; i < fused->num_steps; ++i)
     if (fused->steps[i].work->half != LS_DTYPE_NONE) return tile;
@@ -20,9 +22,25 @@ static size_t register_bytes(const ls_fused *fused) {
   return (size_t)fused->tile * 8 + 48 * 4;
 }
 
-size_t ls_fused_scratch(const ls_fused *fused) {
+// Returns where patterns begin in scratch.
+static size_t patterns_at(const ls_fused *fused) {
   return LS_HALF_SCRATCH +
          (fused->num_streamed + fused->num_registers) * register_bytes(fused);
+}
+
+// Returns the bytes of a step's pattern, which lasts for a tile from any of its
+// elements on; 0: the step has none.
+static size_t pattern_bytes(const ls_fused *fused, const ls_fused_step *step) {
+  if (step->period == 0) return 0;
+  const size_t elements = (size_t)(fused->tile + step->period);
+  return ls_round_to_line(elements * step->work->out_size) + 48 * 4;
+}
+
+size_t ls_fused_scratch(const ls_fused *fused) {
+  size_t bytes = patterns_at(fused);
+  for (uint32_t i = 0; i < fused->num_steps; ++i)
+    bytes += pattern_bytes(fused, &fused->steps[i]);
+  return bytes;
 }
 
 // Runs a step on `count` elements from `at` on.
@@ -61,15 +79,31 @@ static void run_steps(const ls_fused *self, char *const *slots, int64_t at,
   }
 }
 
-// Sets the slots of views for a tile from element `at` on. Returns its number
-// of elements: a tile ends where a row of a view does.
-static int64_t set_views(const ls_fused *self, char **slots, int64_t at,
-                         int64_t count) {
+static void fill_patterns(const ls_fused *self, char *const *slots,
+                          char *pattern) {
   for (uint32_t i = 0; i < self->num_steps; ++i) {
     const ls_fused_step *step = &self->steps[i];
-    if (step->is_view)
+    if (step->period > 0)
+      ls_move(step->work, pattern, slots[step->slot[0]], 0,
+              ls_min_i64(self->tile + step->period, self->count));
+    pattern += pattern_bytes(self, step);
+  }
+}
+
+// Sets the slots of views for a tile from element `at` on. Returns its number
+// of elements: a tile ends where a row of a view does.
+static int64_t set_views(const ls_fused *self, char **slots, char *pattern,
+                         int64_t at, int64_t count) {
+  for (uint32_t i = 0; i < self->num_steps; ++i) {
+    const ls_fused_step *step = &self->steps[i];
+    if (step->period > 0) {
+      slots[step->slot[1]] =
+          pattern + (size_t)(at % step->period) * step->work->out_size;
+      pattern += pattern_bytes(self, step);
+    } else if (step->is_view) {
       slots[step->slot[1]] =
           ls_move_view_at(step->work, slots[step->slot[0]], at, &count);
+    }
   }
   return count;
 }
@@ -101,8 +135,11 @@ void ls_fused_loop(const ls_kernel_call *call, int64_t begin_block,
         (char *)call->scratch + LS_HALF_SCRATCH + i * register_bytes(self);
   for (uint32_t i = 0; i < num_arrays; ++i)
     slots[i] += (size_t)begin * self->sizes[i];
+  char *patterns = (char *)call->scratch + patterns_at(self);
+  fill_patterns(self, slots, patterns);
   for (int64_t k = begin, count; k < end; k += count) {
-    count = set_views(self, slots, k, ls_min_i64(self->tile, end - k));
+    count =
+        set_views(self, slots, patterns, k, ls_min_i64(self->tile, end - k));
     if (count > LS_CHAIN_ELEMENTS && self->has_chains)
       count -= count % LS_CHAIN_ELEMENTS;
     run_steps(self, slots, k, count, call->scratch);

@@ -124,6 +124,14 @@ ls_move_view ls_move_view_of(const ls_elementwise *work, int64_t *out_columns) {
                                : LS_VIEW_NONE;
 }
 
+int64_t ls_move_period(const ls_elementwise *work) {
+  const move_params *self = (const move_params *)(const void *)work;
+  const bool repeats = self->placement.row.in_column != 0 &&
+                       self->period < self->count &&
+                       self->repeated == self->count;
+  return repeats && self->period <= LS_PERIOD ? self->period : 0;
+}
+
 char *ls_move_view_at(const ls_elementwise *work, char *in, int64_t at,
                       int64_t *count) {
   const move_params *self = (const move_params *)(const void *)work;
