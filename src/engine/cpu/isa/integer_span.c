@@ -14,8 +14,6 @@
 LS_EACH_INTEGER(BINARY, add, LS_ADD_INTEGER)
 LS_EACH_INTEGER(BINARY, sub, LS_SUB_INTEGER)
 LS_EACH_INTEGER(BINARY, mul, LS_MUL_INTEGER)
-LS_EACH_SIGNED(BINARY, div, LS_DIV_SIGNED)
-LS_EACH_UNSIGNED(BINARY, div, LS_DIV_UNSIGNED)
 LS_EACH_INTEGER(BINARY, maximum, LS_MAX_INTEGER)
 LS_EACH_INTEGER(BINARY, minimum, LS_MIN_INTEGER)
 
@@ -78,14 +76,33 @@ POWER(false, U16, uint16_t, uint16_t)
 POWER(false, U32, uint32_t, uint32_t)
 POWER(false, U64, uint64_t, uint64_t)
 
-#define RELU_GRAD(T, W, x, y) ((y) > 0 ? (x) : (T)0)
+// Reads x even where it is not chosen, so that the loop is vectorized.
+#define RELU_GRAD(T, W, x, y) ((T)((W)(x) & (0 - (W)((y) > 0))))
 LS_EACH_INTEGER(BINARY, relu_grad, RELU_GRAD)
 
-#define REMAINDER_SIGNED(T, W, x, y)                                           \
-  ((T)((y) == 0 ? (x) : (y) == -1 ? 0 : (x) % (y)))
-#define REMAINDER_UNSIGNED(T, W, x, y) ((T)((y) == 0 ? (x) : (x) % (y)))
-LS_EACH_SIGNED(BINARY, remainder, REMAINDER_SIGNED)
-LS_EACH_UNSIGNED(BINARY, remainder, REMAINDER_UNSIGNED)
+// Divides in floats, as vectors have no other division, with the results of
+// LS_DIV_SIGNED: the quotient of integers of 16 bits in f32, or of 32 bits in
+// f64, is never rounded up to a whole number.
+#define QUOTIENT(is_signed, D, T, W)                                           \
+  static inline T quotient_##T(T x, T y) {                                     \
+    const T by = (T)(y == 0 || (is_signed && y == (T)-1) ? 1 : y);             \
+    const T minus = (T)(0 - (W)x);                                             \
+    T q = 0;                                                                   \
+    if (sizeof(T) <= 2)                                                        \
+      q = (T)(int32_t)((float)x / (float)by);                                  \
+    else if (is_signed && sizeof(T) == 4)                                      \
+      q = (T)(int32_t)((double)x / (double)by);                                \
+    else                                                                       \
+      q = (T)(x / by);                                                         \
+    return y == 0 ? (T) ~(W)0 : is_signed && y == (T)-1 ? minus : q;           \
+  }
+LS_EACH_SIGNED(QUOTIENT, true)
+LS_EACH_UNSIGNED(QUOTIENT, false)
+#define DIV(T, W, x, y) quotient_##T(x, y)
+#define REMAINDER(T, W, x, y)                                                  \
+  ((T)((y) == 0 ? (x) : (T)((W)(x) - (W)quotient_##T(x, y) * (W)(y))))
+LS_EACH_INTEGER(BINARY, div, DIV)
+LS_EACH_INTEGER(BINARY, remainder, REMAINDER)
 
 // ---- One operand -----------------------------------------------------------
 #define UNARY(name, E, D, T, W) LS_SPAN_OF_ONE(name, E, D, T, T, W)
@@ -234,6 +251,15 @@ static inline uint64_t filled_64(uint64_t x) {
   return x | x >> 32;
 }
 
+// As ones_64: by an instruction for scalars.
+static inline uint64_t leading_64(uint64_t x) {
+#if defined(__LZCNT__)
+  return x == 0 ? 64 : (uint64_t)__builtin_clzll(x);
+#else
+  return 64 - ones_64(filled_64(x));
+#endif
+}
+
 #define OF_SIZE(T, name, x)                                                    \
   (sizeof(T) == 8   ? name##_64((uint64_t)(x))                                 \
    : sizeof(T) == 4 ? name##_32((uint32_t)(x))                                 \
@@ -241,7 +267,9 @@ static inline uint64_t filled_64(uint64_t x) {
                     : name##_8((uint8_t)(x)))
 #define POPCOUNT(T, W, x) ((T)OF_SIZE(T, ones, x))
 #define LEADING(T, W, x)                                                       \
-  ((T)(LS_WIDTH(T) - OF_SIZE(T, ones, OF_SIZE(T, filled, x))))
+  ((T)(sizeof(T) == 8                                                          \
+           ? leading_64((uint64_t)(x))                                         \
+           : LS_WIDTH(T) - OF_SIZE(T, ones, OF_SIZE(T, filled, x))))
 LS_EACH_INTEGER(UNARY, popcount, POPCOUNT)
 LS_EACH_INTEGER(UNARY, leading, LEADING)
 
