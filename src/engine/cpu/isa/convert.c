@@ -29,12 +29,19 @@
     }                                                                          \
   }
 
+// Both bounds of short integers are floats: numbers are limited before they
+// become integers.
 #define FLOAT_TO_INTEGER(from, S, to, T, least, greatest, bound)               \
-  LOOP(from##_to_##to, S, T,                                                   \
-       x != x            ? (T)0                                                \
-       : x >= (S)(bound) ? (T)(greatest)                                       \
-       : x <= (S)(least) ? (T)(least)                                          \
-                         : (T)x)
+  static inline T narrow_##from##_to_##to(S x) {                               \
+    const S above = x > (S)(least) ? x : (S)(least);                           \
+    const S inside = above < (S)(greatest) ? above : (S)(greatest);            \
+    if (sizeof(T) <= 2) return (T)(int32_t)(x != x ? (S)0 : inside);           \
+    return x != x            ? (T)0                                            \
+           : x >= (S)(bound) ? (T)(greatest)                                   \
+           : x <= (S)(least) ? (T)(least)                                      \
+                             : (T)x;                                           \
+  }                                                                            \
+  LOOP(from##_to_##to, S, T, narrow_##from##_to_##to(x))
 EACH_TARGET(FLOAT_TO_INTEGER, F32, float)
 EACH_TARGET(FLOAT_TO_INTEGER, F64, double)
 
@@ -50,6 +57,10 @@ EACH_TARGET(FLOAT_TO_INTEGER, F64, double)
   LOOP(from##_to_BOOL, S, uint8_t, x != 0)
 LS_EACH_INTEGER(FROM_INTEGER, )
 EACH_TARGET(BOOL_TO_INTEGER, BOOL, uint8_t)
+// Integers of 8 bits are exact in bf16.
+#define BYTE_TO_BF16 (uint16_t)(ls_float_bits((float)x) >> 16)
+LOOP(I8_to_BF16, int8_t, uint16_t, BYTE_TO_BF16)
+LOOP(U8_to_BF16, uint8_t, uint16_t, BYTE_TO_BF16)
 LOOP(BOOL_to_F32, uint8_t, float, x != 0 ? 1.0F : 0.0F)
 LOOP(BOOL_to_F64, uint8_t, double, x != 0 ? 1.0 : 0.0)
 LOOP(F32_to_BOOL, float, uint8_t, x != 0)
@@ -75,7 +86,10 @@ LOOP(U64_to_odd, uint64_t, float, ls_odd_f32_of_u64(x))
 const ls_cpu_conversions LS_ISA_NAME(ls_cpu_conversions) = {
     .of =
         {
-            LS_EACH_INTEGER(FROM_INTEGER_ROW, )[LS_DTYPE_BOOL] =
+            LS_EACH_INTEGER(FROM_INTEGER_ROW, )[LS_DTYPE_I8][LS_DTYPE_BF16] =
+                I8_to_BF16,
+            [LS_DTYPE_U8][LS_DTYPE_BF16] = U8_to_BF16,
+            [LS_DTYPE_BOOL] =
                 {INTEGERS(BOOL)[LS_DTYPE_F32] = BOOL_to_F32, [LS_DTYPE_F64] =
                                                                  BOOL_to_F64},
             [LS_DTYPE_F32] =

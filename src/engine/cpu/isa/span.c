@@ -110,6 +110,16 @@ static inline float min_f32(float x, float y) {
 #define MIN_F32(T, W, x, y) min_f32(x, y)
 #define BF16_ONE(name, W)                                                      \
   LS_SPAN_OF_ONE(name, IN_F32, BF16, uint16_t, uint16_t, W)
+// Results of rounding, and signs, are bf16 already. Without an instruction NaN
+// may not be quiet before it is narrowed.
+#if defined(__SSE4_1__)
+#define EXACT_F32(T, W, x)                                                     \
+  ((uint16_t)(ls_float_bits(W(float, F32, ls_widen_bf16(x))) >> 16))
+#else
+#define EXACT_F32 IN_F32
+#endif
+#define BF16_EXACT(name, W)                                                    \
+  LS_SPAN_OF_ONE(name, EXACT_F32, BF16, uint16_t, uint16_t, W)
 #define BF16_TWO(name, W)                                                      \
   LS_SPAN_OF_TWO(name, IN_F32_TWO, BF16, uint16_t, uint16_t, W)
 BF16_TWO(add, LS_ADD_FLOAT)
@@ -122,12 +132,14 @@ BF16_TWO(relu_grad, RELU_GRAD)
 BF16_ONE(neg, NEG)
 BF16_ONE(abs, ABS_F32)
 BF16_ONE(sqrt, SQRT_F32)
-BF16_ONE(sign, SIGN)
+#define RSQRT_F32(T, W, x) (1.0F / sqrtf(x))
+BF16_ONE(rsqrt, RSQRT_F32)
+BF16_EXACT(sign, SIGN)
 BF16_ONE(relu, RELU)
-BF16_ONE(round, ROUND)
-BF16_ONE(floor, FLOOR)
-BF16_ONE(ceil, CEIL)
-BF16_ONE(round_away, ROUND_AWAY)
+BF16_EXACT(round, ROUND)
+BF16_EXACT(floor, FLOOR)
+BF16_EXACT(ceil, CEIL)
+BF16_EXACT(round_away, ROUND_AWAY)
 
 // f16: numbers below 0 are 0x8001 to 0xFC00.
 #define NEG_BITS(T, W, x) ((uint16_t)((x) ^ 0x8000U))
@@ -160,6 +172,39 @@ UNARY(relu, RELU_BITS, F16, uint16_t, )
     vf_store_f16(x, two(vf_load_f16(x), vf_load_f16(y)));                      \
     memcpy(o + i, x, rest);                                                    \
   }
+#define F16_ONE(name, one)                                                     \
+  static void name##_F16(const ls_elementwise *self, void *out,                \
+                         const void *const *in, int64_t count) {               \
+    (void)self;                                                                \
+    const uint16_t *a = in[0];                                                 \
+    uint16_t *o = out, x[VF_LANES] = {0};                                      \
+    int64_t i = 0;                                                             \
+    for (; i + VF_LANES <= count; i += VF_LANES)                               \
+      vf_store_f16(o + i, one(vf_load_f16(a + i)));                            \
+    const size_t rest = (size_t)(count - i) * sizeof(*o);                      \
+    memcpy(x, a + i, rest);                                                    \
+    vf_store_f16(x, one(vf_load_f16(x)));                                      \
+    memcpy(o + i, x, rest);                                                    \
+  }
+#if defined(__AVX512F__)
+#define ROUNDED(x, way) _mm512_roundscale_ps(x, (way) | _MM_FROUND_NO_EXC)
+#else
+#define ROUNDED(x, way)                                                        \
+  (vf) {                                                                       \
+    _mm256_round_ps((x).lo, (way) | _MM_FROUND_NO_EXC),                        \
+        _mm256_round_ps((x).hi, (way) | _MM_FROUND_NO_EXC)                     \
+  }
+#endif
+LS_INLINE vf nearest_of(vf x) { return ROUNDED(x, _MM_FROUND_TO_NEAREST_INT); }
+LS_INLINE vf below_of(vf x) { return ROUNDED(x, _MM_FROUND_TO_NEG_INF); }
+LS_INLINE vf above_of(vf x) { return ROUNDED(x, _MM_FROUND_TO_POS_INF); }
+LS_INLINE vf rsqrt_of(vf x) { return vf_div(vf_set1(1.0F), vf_sqrt(x)); }
+F16_ONE(round, nearest_of)
+F16_ONE(floor, below_of)
+F16_ONE(ceil, above_of)
+F16_ONE(sqrt, vf_sqrt)
+F16_ONE(rsqrt, rsqrt_of)
+
 LS_INLINE vf max_vectors(vf x, vf y) { return vf_nan_or(x, vf_max(x, y)); }
 LS_INLINE vf min_vectors(vf x, vf y) { return vf_nan_or(x, vf_min(x, y)); }
 F16_TWO(add, vf_add)
@@ -171,7 +216,7 @@ F16_TWO(minimum, min_vectors)
 #endif
 
 // ---- All -------------------------------------------------------------------
-#define ENTRIES(D)                                                             \
+#define ENTRIES(D, ...)                                                        \
   {                                                                            \
     [LS_OP_ADD] = add_##D, [LS_OP_SUB] = sub_##D, [LS_OP_MUL] = mul_##D,       \
     [LS_OP_DIV] = div_##D, [LS_OP_MAXIMUM] = maximum_##D,                      \
@@ -180,14 +225,16 @@ F16_TWO(minimum, min_vectors)
     [LS_OP_SIGN] = sign_##D, [LS_OP_RELU] = relu_##D,                          \
     [LS_OP_ROUND] = round_##D, [LS_OP_FLOOR] = floor_##D,                      \
     [LS_OP_CEIL] = ceil_##D, [LS_OP_ROUND_AWAY] = round_away_##D,              \
-    [LS_OP_IS_FINITE] = is_finite_##D,                                         \
+    [LS_OP_IS_FINITE] = is_finite_##D, __VA_ARGS__                             \
   }
 
 const ls_cpu_spans LS_ISA_NAME(ls_cpu_spans) = {
-    .f32 = ENTRIES(F32),
-    .f64 = ENTRIES(F64),
-    .bf16 = ENTRIES(BF16),
-    .f16 = {[LS_OP_NEG] = neg_F16,
+    .f32 = ENTRIES(F32, ),
+    .f64 = ENTRIES(F64, ),
+    .bf16 = ENTRIES(BF16, [LS_OP_RSQRT] = rsqrt_BF16),
+    .f16 =
+        {
+            [LS_OP_NEG] = neg_F16,
             [LS_OP_ABS] = abs_F16,
             [LS_OP_RELU] = relu_F16,
 #if VF_CONVERTS_F16
@@ -196,7 +243,12 @@ const ls_cpu_spans LS_ISA_NAME(ls_cpu_spans) = {
             [LS_OP_MUL] = mul_F16,
             [LS_OP_DIV] = div_F16,
             [LS_OP_MAXIMUM] = maximum_F16,
-            [LS_OP_MINIMUM] = minimum_F16
+            [LS_OP_MINIMUM] = minimum_F16,
+            [LS_OP_ROUND] = round_F16,
+            [LS_OP_FLOOR] = floor_F16,
+            [LS_OP_CEIL] = ceil_F16,
+            [LS_OP_SQRT] = sqrt_F16,
+            [LS_OP_RSQRT] = rsqrt_F16,
 #endif
-    },
+        },
 };

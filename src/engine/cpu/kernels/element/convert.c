@@ -68,7 +68,8 @@ ls_status kernel_convert(ls_kernel_plan *plan) {
   if (!ls_is_plain(from)) return ls_kernel_unsupported(plan, from);
   if (!ls_is_plain(to)) return ls_kernel_unsupported(plan, to);
   if (from == to) return kernel_copy(plan);
-  if (ls_is_half(from) || ls_is_half(to)) return plan_half(plan, from, to);
-  return ls_elementwise_plan(
-      plan, (ls_elementwise){.span = plan->kernels->conversions->of[from][to]});
+  const ls_span span = plan->kernels->conversions->of[from][to];
+  return span == NULL
+             ? plan_half(plan, from, to)
+             : ls_elementwise_plan(plan, (ls_elementwise){.span = span});
 }
