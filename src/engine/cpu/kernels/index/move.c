@@ -252,7 +252,7 @@ ls_status ls_move_plan(ls_kernel_plan *plan, ls_strided_dims dims,
   plan->params = self;
   const int32_t last = dims.rank - 1, rows_at = find_rows(&dims);
   if (self->count > 0 && rows_at >= 0 && rows_at < last &&
-      dims.step[last] > 1 &&
+      dims.step[last] > 2 &&  // Every other element is read by vectors.
       (rows_at < last - 1 || dims.size[last] >= FEW_COLUMNS)) {
     self->columns = dims.size[last];
     self->column_step = dims.step[last];
@@ -281,6 +281,8 @@ ls_status kernel_copy(ls_kernel_plan *plan) {
 
 ls_status kernel_broadcast(ls_kernel_plan *plan) {
   const ls_shape from = plan->in[0].shape, target = plan->out[0].shape;
+  if (ls_shape_num_elements(from) == ls_shape_num_elements(target))
+    return kernel_copy(plan);  // Adds dimensions of size 1.
   ls_strided_dims dims = {0};
   for (int32_t i = 0; i < target.rank; ++i) {
     const int32_t axis = i - (target.rank - from.rank);
