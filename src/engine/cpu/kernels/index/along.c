@@ -9,6 +9,9 @@
 #include "engine/cpu/kernels/kernel.h"
 #include "engine/cpu/kernels/loops.h"
 
+// Bytes of a line that near caches do not hold.
+enum { FAR_BYTES = 1 << 21 };
+
 typedef struct along_params {
   ls_lines lines;  // Lines of x.
   ls_index_lines places;
@@ -17,6 +20,7 @@ typedef struct along_params {
   ls_dtype index;
   size_t element;
   ls_apply_fn *apply;  // NULL: take_along.
+  bool is_far;         // Elements are fetched before they are updated.
 } along_params;
 
 // Handles indices `from` to `end`.
@@ -29,6 +33,9 @@ static void handle_indices(const along_params *self, const ls_kernel_call *call,
                                      &self->range);
     self->kernels->of_lines(at, from, count, &self->places);
     const size_t skip = (size_t)from * self->element;
+    for (int64_t i = 0; self->is_far && i < count; ++i)
+      __builtin_prefetch((char *)call->out[0] + at[i] * (int64_t)self->element,
+                         1);
     if (self->apply != NULL)
       self->apply(call->out[0], (const char *)call->in[2] + skip, at, count);
     else
@@ -89,6 +96,7 @@ static ls_status plan_along(ls_kernel_plan *plan, ls_apply_fn *apply) {
   self->index = plan->in[1].dtype;
   self->element = ls_dtype_size(plan->in[0].dtype);
   self->apply = apply;
+  self->is_far = apply != NULL && (size_t)size * self->element > FAR_BYTES;
   return ls_kernel_runs(plan, along_loop, self, ls_lines_blocks(&self->lines));
 }
 
