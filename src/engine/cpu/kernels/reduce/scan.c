@@ -5,7 +5,7 @@
 // Elements go one after another, with one rounding an operation (two in
 // a h + b); 16-bit floats in f32, each result rounded once. Integers wrap
 // around. Lines side by side are scanned together, row by row, if they are not
-// few.
+// few; so are short ones that follow one another.
 #include "engine/cpu/kernels/kernel.h"
 #include "engine/cpu/kernels/loops.h"
 #include "lockstep/half.h"
@@ -53,7 +53,7 @@ typedef struct scan_params {
   }                                                                            \
   static inline void name##_columns_##D(const scan_params *self, T *o,         \
                                         const T *a, const T *b, S *h,          \
-                                        int64_t columns) {                     \
+                                        int64_t columns, int64_t across) {     \
     const bool exclusive = self->exclusive;                                    \
     for (int64_t c = 0; c < columns; ++c)                                      \
       h[c] = START;                                                            \
@@ -61,7 +61,7 @@ typedef struct scan_params {
          --n, row += self->step * self->lines.inner) {                         \
       LS_INDEPENDENT                                                           \
       for (int64_t c = 0; c < columns; ++c) {                                  \
-        const int64_t i = row + c;                                             \
+        const int64_t i = row + c * across;                                    \
         const S x = LOAD(S, a[i]), y = SECOND(S, LOAD, b[i]);                  \
         const S before = h[c], next = NEXT(before, x, y);                      \
         o[i] = STORE(T, exclusive ? before : next);                            \
@@ -77,11 +77,18 @@ typedef struct scan_params {
     const int64_t first = self->first * inner;                                 \
     const bool one_by_one = columns == 1 || (columns <= FEW_COLUMNS &&         \
                                              self->lines.size <= SHORT_LINE);  \
-    for (int64_t at = first; outer > 0; --outer, at += each) {                 \
+    const bool across = inner == 1 && self->lines.size <= SHORT_LINE;          \
+    int64_t n = 1;                                                             \
+    for (int64_t at = first; outer > 0; outer -= n, at += n * each) {          \
       T *o = (T *)out + at;                                                    \
       const T *a = (const T *)in + at, *b = (const T *)in2 + at;               \
+      if (across) {                                                            \
+        n = ls_min_i64(outer, JOINED_COLUMNS);                                 \
+        name##_columns_##D(self, o, a, b, state, n, each);                     \
+        continue;                                                              \
+      }                                                                        \
       if (!one_by_one) {                                                       \
-        name##_columns_##D(self, o, a, b, state, columns);                     \
+        name##_columns_##D(self, o, a, b, state, columns, 1);                  \
         continue;                                                              \
       }                                                                        \
       for (int64_t c = 0; c < columns; ++c)                                    \
