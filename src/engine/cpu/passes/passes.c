@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The engine's rewrites of a lowered program: their order, and those of
-// products, pools and gradients of maxima.
+// products, pads, pools and gradients of maxima.
 #include "engine/cpu/passes/passes.h"
 #include "engine/cpu/conv/sparse.h"
 #include "graph/compare/compare.h"
@@ -45,7 +45,7 @@ static const ls_node *product_of(const ls_rewrite *r, uint64_t ref) {
   return fits && is_large ? node : NULL;
 }
 
-static ls_status join_sum(ls_rewrite *r, ls_node *sum) {
+static ls_status join_product_sum(ls_rewrite *r, ls_node *sum) {
   if (sum->type != LS_OP_ADD_N || sum->num_inputs < 2) return ls_ok();
   for (uint32_t i = 0; i < sum->num_inputs; ++i)
     if (product_of(r, sum->inputs[i]) == NULL) return ls_ok();
@@ -58,20 +58,102 @@ static ls_status join_sum(ls_rewrite *r, ls_node *sum) {
   return ls_rewrite_set_inputs(r, sum, factors, 2 * sum->num_inputs);
 }
 
-static ls_status join_products(ls_graph *graph, void *out_changed) {
+// ---- Pads -------------------------------------------------------------------
+// The gradient of an array that slices divide along an axis is a sum of pads:
+//
+//   add_n(pad(b, 0), pad(a, 0))   add(concatenate(a, b), 0)
+//
+// Bit for bit: all terms of an element but one are 0, and no sum with 0 is -0.
+
+// Returns the sum's operand `i` if it is a pad by zeros of this dimension
+// alone, else NULL; `out_low` gets the number of elements before its operand.
+static const ls_node *pad_along(const ls_rewrite *r, const ls_node *sum,
+                                uint32_t i, int32_t axis, int64_t *out_low) {
+  const ls_node *pad = ls_rewrite_match(r, sum->inputs[i], LS_OP_PAD);
+  const ls_node *zero =
+      pad == NULL ? NULL : ls_rewrite_match(r, pad->inputs[1], LS_OP_CONSTANT);
+  if (zero == NULL) return NULL;
+  const ls_array *value = ls_node_attr(zero, LS_ATTR_ID_VALUE)->as.array;
+  for (size_t k = 0; k < ls_array_size(value); ++k)
+    if (((const char *)ls_array_data(value))[k] != 0) return NULL;
+  const ls_shape from = ls_graph_type(r->graph, pad->inputs[0]).shape;
+  const ls_shape to = pad->outputs[0].shape;
+  if (!ls_shape_equal(to, sum->outputs[0].shape)) return NULL;
+  const int64_t *low = ls_node_attr(pad, LS_ATTR_ID_PAD_LOW)->as.ints.items;
+  const int64_t *gaps = ls_node_attr(pad, LS_ATTR_ID_INTERIOR)->as.ints.items;
+  for (int32_t d = 0; d < from.rank; ++d)
+    if (gaps[d] != 0 || low[d] < 0 || low[d] + from.dim[d] > to.dim[d] ||
+        (d != axis && from.dim[d] != to.dim[d]))
+      return NULL;
+  *out_low = low[axis];
+  return pad;
+}
+
+// Returns the operand of the sum's pad that begins at `at` of the axis; 0: it
+// has none, or an operand of another kind.
+static uint64_t part_at(const ls_rewrite *r, const ls_node *sum, int32_t axis,
+                        int64_t at) {
+  uint64_t part = 0;
+  for (uint32_t i = 0; i < sum->num_inputs; ++i) {
+    int64_t low = 0;
+    const ls_node *pad = pad_along(r, sum, i, axis, &low);
+    if (pad == NULL) return 0;
+    if (low == at) part = pad->inputs[0];
+  }
+  return part;
+}
+
+static ls_status join_pads(ls_rewrite *r, ls_node *sum) {
+  if (sum->type != LS_OP_ADD && sum->type != LS_OP_ADD_N) return ls_ok();
+  const ls_node *first = ls_rewrite_match(r, sum->inputs[0], LS_OP_PAD);
+  const ls_type type = sum->outputs[0];
+  if (first == NULL || type.shape.rank == 0) return ls_ok();
+  const ls_shape from = ls_graph_type(r->graph, first->inputs[0]).shape;
+  int32_t axis = 0;
+  while (axis + 1 < from.rank && from.dim[axis] == type.shape.dim[axis])
+    ++axis;
+  LS_OWN_ARRAY_OR_RETURN(r->graph->allocator, uint64_t, parts, sum->num_inputs);
+  int64_t end = 0;
+  for (uint32_t i = 0; i < sum->num_inputs; ++i) {
+    parts[i] = part_at(r, sum, axis, end);
+    if (parts[i] == 0) return ls_ok();
+    const int64_t begin = end;
+    end += ls_graph_type(r->graph, parts[i]).shape.dim[axis];
+    if (end == begin) return ls_ok();  // A part without elements.
+  }
+  if (end != type.shape.dim[axis]) return ls_ok();
+  const ls_attr along = LS_OWN_I(AXIS, axis);
+  ls_node *joined = NULL;
+  LS_RETURN_IF_ERROR(
+      ls_rewrite_insert(r, sum,
+                        &(ls_op_spec){.type = LS_OP_CONCATENATE,
+                                      .num_inputs = sum->num_inputs,
+                                      .attrs = &along,
+                                      .num_attrs = 1},
+                        parts, type, &joined));
+  const uint64_t inputs[] = {ls_ref(joined->id, 0), first->inputs[1]};
+  sum->type = LS_OP_ADD;
+  return ls_rewrite_set_inputs(r, sum, inputs, LS_COUNT_OF(inputs));
+}
+
+static ls_status join_sums(ls_graph *graph, void *out_changed) {
   LS_OWN(ls_rewrite, r) = {0};
   LS_RETURN_IF_ERROR(ls_rewrite_begin(&r, graph));
-  for (size_t i = 0; i < graph->num_nodes; ++i)
-    LS_RETURN_IF_ERROR(join_sum(&r, graph->nodes[i]));
+  const size_t count = graph->num_nodes;  // Inserted nodes come after.
+  for (size_t i = 0; i < count; ++i) {
+    LS_RETURN_IF_ERROR(join_product_sum(&r, graph->nodes[i]));
+    LS_RETURN_IF_ERROR(join_pads(&r, graph->nodes[i]));
+  }
   *(bool *)out_changed |= r.changed;
   return ls_rewrite_end(&r);
 }
 
 // Joins sums of products, gradients of weights that are used several times,
-// with the products. Nodes that become unused are left in place.
-static ls_status join_all_products(ls_graph *graph, bool *out_changed) {
+// with the products, and sums of pads that lie side by side. Nodes that become
+// unused are left in place.
+static ls_status join_all_sums(ls_graph *graph, bool *out_changed) {
   *out_changed = false;
-  return ls_graph_each(graph, join_products, out_changed);
+  return ls_graph_each(graph, join_sums, out_changed);
 }
 
 // ---- Pools ------------------------------------------------------------------
@@ -420,7 +502,7 @@ ls_status ls_cpu_prepare(ls_backend *backend, ls_program *program) {
   LS_RETURN_IF_ERROR(join_pools(body, &changed));
   if (changed) LS_RETURN_IF_ERROR(ls_drop_unused(body));
   LS_RETURN_IF_ERROR(ls_watch_pass(runtime, body, "join_pools", false));
-  LS_RETURN_IF_ERROR(join_all_products(body, &changed));
+  LS_RETURN_IF_ERROR(join_all_sums(body, &changed));
   if (changed) LS_RETURN_IF_ERROR(ls_drop_unused(body));
   LS_RETURN_IF_ERROR(ls_watch_pass(runtime, body, "join_products", false));
   LS_RETURN_IF_ERROR(ls_cpu_rematerialize(body));
