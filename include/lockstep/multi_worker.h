@@ -45,8 +45,9 @@ LS_API ls_collective_options ls_collective_options_merge(
 // Creates ops for a group: `devices` of this process, and as many of each other
 // rank. A value has a component for each of these devices, or for all of the
 // group, in order of ranks. In eager those of other ranks are fetched, so that
-// all ranks make the same calls in the same order, one at a time; values of
-// functions and graphs have all components.
+// all ranks create their ops in the same order, and make the same calls of each
+// in the same order, one at a time; values of functions and graphs have all
+// components.
 //   LS_INVALID_ARGUMENT     group_size is no multiple of num_devices; options.
 //   LS_FAILED_PRECONDITION  the runtime has another number of ranks.
 LS_API LS_MUST_USE ls_status ls_collective_ops_create(

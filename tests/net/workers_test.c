@@ -2,8 +2,10 @@
 //
 // Strategies over the workers of a cluster: who is who, values over all of
 // them, variables that start from the chief's values, and a worker that dies.
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "data/own.h"
 #include "distribute/own.h"
@@ -343,6 +345,108 @@ TEST(variables_start_from_the_chiefs_values) {
   expect_ok(ls_standin_run(WORKERS, start_rank, NULL));
 }
 
+
+// ---- Two strategies on two threads -------------------------------------------
+// Work of a thread on its strategy. `factor` tells apart what it adds up.
+typedef struct one_of_two {
+  ls_runtime *runtime;
+  ls_strategy *strategy;
+  int32_t rank;
+  unsigned late_us;
+  int factor;
+  ls_status status;
+} one_of_two;
+
+static ls_nest make_some(ls_input_context context, void *user) {
+  const one_of_two *self = user;
+  (void)context;
+  LS_OWN(ls_nest, spec) = ls_nest_spec(LS_DTYPE_F32, LS_SCALAR);
+  return ls_nest_dataset(ls_dataset_from_function(
+      &(ls_index_options){.name = "numbers",
+                          .size = 2 * LOCAL * self->factor,
+                          .element = ls_nest_retain(spec),
+                          .get = read_number}));
+}
+
+static ls_status count_steps(one_of_two *self) {
+  LS_OWN(ls_nest, data) = ls_none();
+  LS_OWN(ls_nest, element) = ls_none();
+  ls_distributed_iterator *iterator = NULL;
+  int steps = 0;
+  LS_RETURN_IF_ERROR(ls_strategy_distribute_datasets_from_function(
+      self->strategy, make_some, self, &data));
+  LS_RETURN_IF_ERROR(ls_distributed_iterator_create(data, NULL, &iterator));
+  ls_status status = ls_distributed_iterator_next(iterator, &element);
+  for (; ls_status_is_ok(status); ++steps)
+    status = ls_distributed_iterator_next(iterator, &element);
+  ls_distributed_iterator_release(iterator);
+  if (ls_status_code(status) != LS_OUT_OF_RANGE) return status;
+  ls_status_free(status);
+  CHECK(steps == 2 * self->factor);
+  return ls_ok();
+}
+
+static ls_status use_strategy(one_of_two *self) {
+  double own[LOCAL];
+  for (int i = 0; i < LOCAL; ++i)
+    own[i] = self->factor * (self->rank + 1);
+  LS_OWN(ls_nest, value) = per_replica_scalars(own, LOCAL);
+  LS_OWN(ls_nest, sum) = ls_none();
+  LS_OWN(ls_variable, variable) = NULL;
+  LS_OWN(ls_array, start) = NULL;
+  LS_RETURN_IF_ERROR(
+      ls_strategy_reduce(self->strategy, LS_REDUCE_SUM, value, &sum));
+  CHECK(number_of(sum) == self->factor * LOCAL * (1 + 2 + 3));
+  {
+    LS_STRATEGY_SCOPE(self->strategy);
+    LS_RETURN_IF_ERROR(ls_variable_create(
+        &(ls_variable_options){
+            .name = "v", .initial_value = ls_scalar(LS_DTYPE_F32, own[0])},
+        &variable));
+  }
+  LS_RETURN_IF_ERROR(ls_variable_value(variable, &start));
+  CHECK(*(const float *)ls_array_data(start) == (float)self->factor);
+  return count_steps(self);
+}
+
+static void *use_on_thread(void *user) {
+  one_of_two *self = user;
+  ls_runtime_make_current(self->runtime);
+  usleep(self->late_us);
+  self->status = use_strategy(self);
+  return NULL;
+}
+
+// Uses two strategies at a time: rank 0 the first one first, others the second.
+static ls_status use_two(ls_communicator *communicator, void *user) {
+  (void)user;
+  const int32_t rank = communicator->rank;
+  LS_OWN(ls_strategy, first) = NULL;
+  LS_OWN(ls_strategy, second) = NULL;
+  LS_RETURN_IF_ERROR(make_strategy(rank, &first));
+  // One that is not used, on one rank alone, changes nothing.
+  if (rank == 1) ls_strategy_release(ls_give(&first));
+  if (rank == 1) LS_RETURN_IF_ERROR(make_strategy(rank, &first));
+  LS_RETURN_IF_ERROR(make_strategy(rank, &second));
+  one_of_two uses[] = {
+      {ls_runtime_current(), first, rank, rank == 0 ? 0 : 50000, 1, ls_ok()},
+      {ls_runtime_current(), second, rank, rank == 0 ? 50000 : 0, 10, ls_ok()}};
+  pthread_t threads[2];
+  for (int i = 0; i < 2; ++i)
+    CHECK(pthread_create(&threads[i], NULL, use_on_thread, &uses[i]) == 0);
+  for (int i = 0; i < 2; ++i)
+    pthread_join(threads[i], NULL);
+  return ls_status_join(uses[0].status, uses[1].status);
+}
+
+static ls_status two_rank(ls_communicator *communicator, void *user) {
+  return on_runtime(communicator, use_two, user);
+}
+
+TEST(threads_may_use_two_strategies_in_any_order) {
+  LS_SPEC("M124 M164");
+  expect_ok(ls_standin_run(WORKERS, two_rank, NULL));
+}
 // ---- Summaries -------------------------------------------------------------
 static int summaries[WORKERS];  // Written by each rank.
 

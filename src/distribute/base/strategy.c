@@ -30,6 +30,8 @@ static void replicas_free(ls_strategy *strategy) {
 
 static void destroy_strategy(ls_object *object) {
   ls_strategy *strategy = (ls_strategy *)object;
+  // First, as a group's number is the newer one.
+  ls_object_release(strategy->cross_device);
   // The runtime may be gone, unless it is current.
   if (strategy->number != 0 && !strategy->has_run &&
       ls_this_thread.work.runtime == strategy->runtime)
@@ -38,7 +40,6 @@ static void destroy_strategy(ls_object *object) {
   ls_fiber_pool_destroy(strategy->fibers);
   replicas_free(strategy);
   ls_mutex_deinit(&strategy->lock);
-  ls_object_release(strategy->cross_device);
   for (int32_t i = 0; strategy->devices != NULL && i < num_devices(strategy);
        ++i)
     ls_release(strategy->allocator, strategy->devices[i]);

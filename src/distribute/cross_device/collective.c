@@ -5,16 +5,17 @@
 // is one way to add.
 #include <strings.h>
 
-#include "base/memory/map.h"
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "base/threads/thread_state.h"
 #include "base/values/array_internal.h"
 #include "distribute/cross_device/cross_device.h"
 #include "graph/region.h"
 #include "lockstep/communicator.h"
 #include "lockstep/eager.h"
 #include "lockstep/multi_worker.h"
+#include "runtime/program.h"
 
 // A component as arrays: values, and for slices indices and perhaps a shape.
 enum { VALUES, INDICES, SHAPE, ARRAYS };
@@ -27,12 +28,15 @@ typedef struct array_form {
 } array_form;
 
 struct ls_collective {
+  ls_runtime *runtime;
   ls_communicator *communicator;  // NULL: this process has all members.
   ls_device_set devices;          // Devices of this process.
   int32_t size;
   int64_t limit;
-  uint64_t name, number;  // Name of its exchanges, and of the next.
-  ls_mutex lock;          // Held for a whole call, which makes two exchanges.
+  // Number among the runtime's groups and strategies: the same on all ranks.
+  uint64_t number;
+  uint64_t exchanges;  // Number of those so far.
+  ls_mutex lock;       // Held for a whole call, which makes two exchanges.
 };
 
 // ---- Fetching --------------------------------------------------------------
@@ -142,8 +146,8 @@ static ls_status make_others(fetching *self) {
 static ls_status exchange_all(struct ls_collective *group,
                               const ls_exchange_piece *pieces, size_t count) {
   ls_communicator *communicator = group->communicator;
-  ls_exchange exchange = {.name = {.program = {group->name, 0},
-                                   .iteration = group->number++,
+  ls_exchange exchange = {.name = {.program = {group->number, 0},
+                                   .iteration = group->exchanges++,
                                    .merge = UINT32_MAX - 4},
                           .pieces = pieces,
                           .count = count,
@@ -335,6 +339,10 @@ static ls_status collective_gather(void *user, ls_nest value, int axis,
 static void group_destroy(struct ls_collective *group) {
   if (group == NULL) return;
   ls_allocator *allocator = group->devices.allocator;
+  // The runtime may be gone, unless it is current.
+  if (group->number != 0 && group->exchanges == 0 &&
+      ls_this_thread.work.runtime == group->runtime)
+    ls_runtime_return_number(group->runtime, group->number);
   ls_mutex_deinit(&group->lock);
   ls_release(allocator, group->devices.names);
   ls_release(allocator, group);
@@ -411,8 +419,6 @@ static ls_status name_devices(struct ls_collective *group,
     LS_RETURN_IF_ERROR(
         ls_device_canonical(devices[group->devices.count], NULL, name));
   }
-  const int64_t numbers[] = {(int64_t)count, group->size};
-  group->name = ls_hash(numbers, sizeof(numbers), 0);
   return ls_ok();
 }
 
@@ -420,7 +426,8 @@ static ls_status make_group(const char *const *devices, size_t count,
                             int32_t size, int64_t limit,
                             struct ls_collective **out_group) {
   ls_allocator *allocator = ls_current_allocator();
-  ls_communicator *communicator = ls_runtime_communicator(ls_runtime_current());
+  ls_runtime *runtime = ls_runtime_current();
+  ls_communicator *communicator = ls_runtime_communicator(runtime);
   const int32_t ranks = communicator != NULL ? communicator->ranks : 1;
   const int32_t workers = size / (int32_t)count;
   if (workers > 1 && workers != ranks)
@@ -430,6 +437,7 @@ static ls_status make_group(const char *const *devices, size_t count,
   LS_NEW_OR_RETURN(allocator, struct ls_collective, made);
   made->devices.allocator = allocator;
   LS_OWN(collective, group) = made;
+  group->runtime = runtime;
   group->communicator = workers > 1 ? communicator : NULL;
   group->size = size;
   group->limit = limit;
@@ -437,6 +445,8 @@ static ls_status make_group(const char *const *devices, size_t count,
                          count);
   LS_RETURN_IF_ERROR(ls_mutex_init(&group->lock));
   LS_RETURN_IF_ERROR(name_devices(group, devices, count));
+  if (group->communicator != NULL)
+    LS_RETURN_IF_ERROR(ls_runtime_number_strategy(runtime, &group->number));
   return ls_hand_over(&group, out_group);
 }
 

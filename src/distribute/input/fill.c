@@ -142,6 +142,7 @@ static ls_status exchange_reports(ls_distributed_iterator *self,
   // A collective's name that no program uses.
   const ls_exchange_name name = {
       .program = {ls_hash(self->name, strlen(self->name), 0), self->number},
+      .step = data->strategy->number,
       .iteration = self->exchanges++,
       .merge = UINT32_MAX - 1,
   };

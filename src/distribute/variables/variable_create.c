@@ -23,19 +23,19 @@
 // rank has.
 
 // Returns the chief's bytes, of the type of `own`.
-static ls_status take_bytes(ls_communicator *communicator, const char *name,
+static ls_status take_bytes(const ls_strategy *strategy, const char *name,
                             const ls_array *own, ls_array **out_array) {
   LS_OWN(ls_array, array) = NULL;
   LS_RETURN_IF_ERROR(ls_array_create_copy(
       ls_array_dtype(own), ls_array_shape(own), ls_array_data(own), &array));
   // A name that no program uses.
   const ls_exchange_name exchange = {
-      .program = {ls_hash(name, strlen(name), 0), 0},
+      .program = {ls_hash(name, strlen(name), 0), strategy->number},
       .merge = UINT32_MAX - 5,
   };
-  LS_RETURN_IF_ERROR(ls_communicator_broadcast(communicator, &exchange, 0,
-                                               ls_array_mutable_data(array),
-                                               ls_array_size(array)));
+  LS_RETURN_IF_ERROR(ls_communicator_broadcast(
+      ls_strategy_communicator(strategy), &exchange, 0,
+      ls_array_mutable_data(array), ls_array_size(array)));
   return ls_hand_over(&array, out_array);
 }
 
@@ -43,11 +43,11 @@ static ls_status take_bytes(ls_communicator *communicator, const char *name,
 // strategy follows no chief, or its replicas are all here, and for NULL.
 static ls_status chief_array(const ls_strategy *strategy, const char *name,
                              const ls_array *own, ls_array **out_array) {
-  ls_communicator *communicator = ls_strategy_communicator(strategy);
   *out_array = NULL;
-  if (!strategy->follows_chief || communicator == NULL || own == NULL)
+  if (!strategy->follows_chief || ls_strategy_communicator(strategy) == NULL ||
+      own == NULL)
     return ls_ok();
-  return take_bytes(communicator, name != NULL ? name : "", own, out_array);
+  return take_bytes(strategy, name != NULL ? name : "", own, out_array);
 }
 
 // Gives a component in eager the chief's value.
