@@ -68,10 +68,11 @@ typedef struct ls_checkpoints_options {
   ls_opt every_steps;
   ls_opt every_seconds;
   ls_flag background;  // Off: a save returns once it is on the disk.
-  // On: all ranks of the runtime's communicator open these checkpoints by the
-  // same name and make the same calls at the same steps. Each rank copies and
-  // writes its part of the values if all see the same folder; otherwise rank 0
-  // writes, and sends the restored values. A failure on one rank fails on all.
+  // On: all ranks of the runtime's communicator open these checkpoints, several
+  // in the same order, and make the same calls at the same steps. Each rank
+  // copies and writes its part of the values if all see the same folder;
+  // otherwise rank 0 writes into its own, and sends the restored values. A
+  // failure on one rank fails on all.
   // Files are the same as those of one rank; states and metrics are rank 0's.
   // Default off: each rank has checkpoints of its own.
   ls_flag ranks;

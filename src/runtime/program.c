@@ -366,18 +366,18 @@ ls_status ls_runtime_state_get(ls_runtime *runtime,
   return status;
 }
 
-ls_status ls_runtime_number_strategy(ls_runtime *runtime,
+ls_status ls_runtime_number_for_ranks(ls_runtime *runtime,
                                      uint64_t *out_number) {
   ls_runtime_state *state = NULL;
   LS_RETURN_IF_ERROR(ls_runtime_state_get(runtime, &state));
-  *out_number = __atomic_add_fetch(&state->num_strategies, 1, __ATOMIC_RELAXED);
+  *out_number = __atomic_add_fetch(&state->numbers_for_ranks, 1, __ATOMIC_RELAXED);
   return ls_ok();
 }
 
 void ls_runtime_return_number(ls_runtime *runtime, uint64_t number) {
   ls_runtime_state *state = ls_runtime_slot(runtime, LS_SLOT_RUNTIME);
   if (state != NULL)
-    (void)__atomic_compare_exchange_n(&state->num_strategies, &number,
+    (void)__atomic_compare_exchange_n(&state->numbers_for_ranks, &number,
                                       number - 1, false, __ATOMIC_RELAXED,
                                       __ATOMIC_RELAXED);
 }

@@ -82,17 +82,18 @@ typedef struct ls_runtime_state {
   struct ls_runtime_state *next;  // Link in the list of all states.
   uint64_t serial;                // Unique among states.
   uint64_t eager_random;          // Number of eager random ops so far.
-  uint64_t num_strategies;  // See ls_runtime_number_strategy. Atomic.
+  uint64_t numbers_for_ranks;  // See ls_runtime_number_for_ranks. Atomic.
   // Programs that ranks have compared, and the number of comparisons of each
   // strategy (runtime/ranks.h). Guarded by the runtime's lock.
   ls_map compared, comparisons;
 } ls_runtime_state;
 
-// Returns the next number of a strategy of several replicas or a group of
-// several ranks, from 1. One that has run nothing gives its number back, if it
-// is the newest: then one that could not be made and is made again has the
-// number that it has on other ranks.
-LS_MUST_USE ls_status ls_runtime_number_strategy(ls_runtime *runtime,
+// Returns the next number of what ranks make in the same order, from 1:
+// strategies of several replicas, groups and checkpoints of several ranks. One
+// that has exchanged nothing gives its number back, if it is the newest: then
+// one that could not be made and is made again has the number that it has on
+// other ranks.
+LS_MUST_USE ls_status ls_runtime_number_for_ranks(ls_runtime *runtime,
                                                  uint64_t *out_number);
 void ls_runtime_return_number(ls_runtime *runtime, uint64_t number);
 

@@ -5,6 +5,7 @@
 
 #include "base/memory/own.h"
 #include "base/require.h"
+#include "runtime/program.h"
 
 // ---- Files -----------------------------------------------------------------
 static ls_status remove_file(ls_checkpoints *self, const char *name) {
@@ -392,11 +393,13 @@ static ls_status open_own(ls_checkpoints *self) {
 }
 
 static ls_status open_ranks(ls_checkpoints *self) {
-  enum { CALLER, WRITER };
-  const char *name = self->options.folder;
+  static const char name[] = "checkpoints";
+  uint64_t number = 0;
   if (self->options.ranks != LS_FLAG_ON) return ls_ok();
-  LS_RETURN_IF_ERROR(ls_ranks_init(&self->ranks, self->runtime, name, CALLER));
-  return ls_ranks_init(&self->writers, self->runtime, name, WRITER);
+  LS_RETURN_IF_ERROR(ls_runtime_number_for_ranks(self->runtime, &number));
+  LS_RETURN_IF_ERROR(
+      ls_ranks_init(&self->ranks, self->runtime, name, 2 * number));
+  return ls_ranks_init(&self->writers, self->runtime, name, 2 * number + 1);
 }
 
 static ls_status open_folder(ls_checkpoints *self) {

@@ -23,6 +23,7 @@ enum { REPLICAS = 4, MOST_RANKS = 4, ELEMENTS = (5 << 20) / 8 + 3 };
 
 typedef struct job {
   const char *folder;
+  const char *others;        // Folder of ranks other than 0; NULL: the same.
   bool background, differs;  // One rank has other variables.
   crash_files *files;  // Each rank has its own folder; NULL: the system's.
   int broken;          // This rank cannot write, once. -1: none.
@@ -145,7 +146,8 @@ static ls_status make(rank *self) {
                               .restore = restore_counter};
   return ls_checkpoints_open(
       &(ls_checkpoints_options){
-          .folder = work->folder,
+          .folder = work->others != NULL && self->index > 0 ? work->others
+                                                            : work->folder,
           .values = &self->saver,
           .states = &self->state,
           .num_states = 1,
@@ -298,6 +300,20 @@ TEST(a_folder_that_others_do_not_see_is_rank_0s) {
   assert_int_equal(crash_files_count(&files[2]), 0);
   for (int k = 0; k < MOST_RANKS; ++k)
     crash_files_clear(&files[k]);
+}
+
+TEST(ranks_may_give_their_folders_other_names) {
+  remove_tree("apart-ranks");
+  remove_tree("no-ranks");
+  job work = {.folder = "apart-ranks", .others = "./apart-ranks", .broken = -1};
+  run(&work, 2, live_on);
+  assert_true(work.written[1] >= 3 * (int64_t)(1 << 20));
+  work = (job){.folder = "apart-ranks", .others = "no-ranks", .broken = -1};
+  run(&work, 2, live_on);
+  bool made = false;
+  const ls_file_system *system = ls_file_system_system();
+  expect_ok(system->exists(NULL, "no-ranks/checkpoint", &made));
+  assert_false(made);
 }
 
 static ls_status expect_fails(ls_status status, const char *words) {

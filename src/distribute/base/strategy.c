@@ -83,7 +83,7 @@ ls_status ls_strategy_make(const ls_strategy_class *kind, ls_runtime *runtime,
   strategy->kind = kind;
   ls_strategy_renew_id(strategy);
   if (num_replicas > 1)
-    LS_RETURN_IF_ERROR(ls_runtime_number_strategy(runtime, &strategy->number));
+    LS_RETURN_IF_ERROR(ls_runtime_number_for_ranks(runtime, &strategy->number));
   strategy->num_replicas = num_replicas;
   strategy->num_columns = 1;
   LS_RETURN_IF_ERROR(ls_fiber_pool_create(allocator, &strategy->fibers));

@@ -446,7 +446,7 @@ static ls_status make_group(const char *const *devices, size_t count,
   LS_RETURN_IF_ERROR(ls_mutex_init(&group->lock));
   LS_RETURN_IF_ERROR(name_devices(group, devices, count));
   if (group->communicator != NULL)
-    LS_RETURN_IF_ERROR(ls_runtime_number_strategy(runtime, &group->number));
+    LS_RETURN_IF_ERROR(ls_runtime_number_for_ranks(runtime, &group->number));
   return ls_hand_over(&group, out_group);
 }
 
