@@ -203,6 +203,10 @@ static ls_status open_wire(const ls_mpi_options *options,
                                     .sleep = ls_thread_sleep};
   const ls_mpi_module *module = NULL;
   const int32_t handle = (int32_t)options->communicator.value;
+  if (options->communicator.set && handle != options->communicator.value)
+    return ls_invalid_argument("communicator %lld: handles of MPI are numbers "
+                               "of 32 bits",
+                               (long long)options->communicator.value);
   LS_RETURN_IF_ERROR(load_module(options, &module));
   LS_RETURN_IF_ERROR(module->open(
       &services, options->communicator.set ? &handle : NULL, &self->wire));

@@ -3,6 +3,7 @@
 // A program of MPI's own, of three processes, which lends communicators: all
 // of its processes become ranks, or some of them; ranks fail and end; and MPI
 // is the program's again in the end.
+#include <limits.h>
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -85,14 +86,65 @@ static ls_status end_on_rank_one(ls_communicator *ranks, void *user) {
   return wait_for_rank_one(ranks, LS_FAILED_PRECONDITION, "has ended");
 }
 
-// ---- The program -----------------------------------------------------------
-static ls_status refuse_no_communicator(void) {
+// ---- Failures of MPI -------------------------------------------------------
+// MPI's own function, of which calls from some number on fail.
+static int num_receives, first_bad = INT_MAX, num_cancels;
+
+LS_API int MPI_Irecv(void *data, int count, MPI_Datatype type, int source,
+                     int tag, MPI_Comm comm, MPI_Request *request) {
+  return ++num_receives < first_bad
+             ? PMPI_Irecv(data, count, type, source, tag, comm, request)
+             : MPI_ERR_INTERN;
+}
+
+LS_API int MPI_Cancel(MPI_Request *request) {
+  ++num_cancels;
+  return PMPI_Cancel(request);
+}
+
+// Expects that what was begun is cancelled before its memory is free.
+static ls_status fail_to_open(void) {
   ls_communicator *ranks = NULL;
-  return expect(
-      ls_mpi_open(&(ls_mpi_options){.communicator = LS_SOME((
-                                        long long)MPI_Comm_c2f(MPI_COMM_NULL))},
-                  &ranks),
-      LS_INVALID_ARGUMENT, "of this handle");
+  num_receives = num_cancels = 0;
+  first_bad = 6;
+  const ls_mpi_options options = {
+      .communicator = LS_SOME((long long)MPI_Comm_c2f(MPI_COMM_SELF))};
+  const ls_status status = expect(ls_mpi_open(&options, &ranks), LS_UNAVAILABLE,
+                                  "receive messages");
+  first_bad = INT_MAX;
+  LS_RETURN_IF_ERROR(status);
+  return num_receives == 6 && num_cancels == 5
+             ? ls_ok()
+             : ls_internal("%d of %d receives were cancelled", num_cancels,
+                           num_receives - 1);
+}
+
+// Lets rank 1 fail to receive.
+static ls_status fail_to_receive(ls_communicator *ranks, void *user) {
+  (void)user;
+  first_bad = ranks->rank == 1 ? 0 : INT_MAX;
+  ls_status status = ls_ok();
+  for (int32_t i = 0; i < 100 && ls_status_is_ok(status); ++i)
+    status = exchange_in_vain(ranks, 16, i);
+  first_bad = INT_MAX;
+  LS_RETURN_IF_ERROR(expect(status, LS_UNAVAILABLE, "rank 1 cannot receive"));
+  return ranks->failed_rank == 1
+             ? ls_ok()
+             : ls_internal("rank %d has failed, not 1", ranks->failed_rank);
+}
+
+// ---- The program -----------------------------------------------------------
+static ls_status refuse(long long handle, const char *part) {
+  ls_communicator *ranks = NULL;
+  return expect(ls_mpi_open(&(ls_mpi_options){.communicator = LS_SOME(handle)},
+                            &ranks),
+                LS_INVALID_ARGUMENT, part);
+}
+
+static ls_status refuse_no_communicator(void) {
+  LS_RETURN_IF_ERROR(refuse(MPI_Comm_c2f(MPI_COMM_NULL), "of this handle"));
+  LS_RETURN_IF_ERROR(refuse(99999, "communicator 99999: MPI has none"));
+  return refuse(1LL << 32, "communicator 4294967296: handles");
 }
 
 static ls_status run_tests(int rank) {
@@ -106,7 +158,11 @@ static ls_status run_tests(int rank) {
   LS_RETURN_IF_ERROR(run_on(MPI_COMM_WORLD, fail_on_rank_one, NULL));
   LS_RETURN_IF_ERROR(run_on(MPI_COMM_WORLD, end_on_rank_one, NULL));
   LS_RETURN_IF_ERROR(refuse_no_communicator());
-  return run_on(MPI_COMM_WORLD, cross_in_disorder, NULL);
+  LS_RETURN_IF_ERROR(fail_to_open());
+  LS_RETURN_IF_ERROR(run_on(MPI_COMM_WORLD, cross_in_disorder, NULL));
+  // Rank 1 does not hear that the others end.
+  const ls_status last = run_on(MPI_COMM_WORLD, fail_to_receive, NULL);
+  return rank == 1 ? expect(last, LS_UNAVAILABLE, "does not end") : last;
 }
 
 int main(int argc, char **argv) {

@@ -64,13 +64,30 @@ static ls_status initialize(ls_mpi *self, bool has_host) {
                        "MPI_Init_thread with MPI_THREAD_FUNNELED");
 }
 
+// Returns true for a communicator of one group; nothing else ends the program.
+static bool has_group(MPI_Comm comm) {
+  // MPI reports a bad handle to the first; from version 4 on, to the second.
+  const MPI_Comm places[2] = {MPI_COMM_WORLD, MPI_COMM_SELF};
+  MPI_Errhandler handlers[2];
+  int is_inter = 0;
+  if (comm == MPI_COMM_NULL) return false;
+  for (int i = 0; i < 2; ++i) {
+    MPI_Comm_get_errhandler(places[i], &handlers[i]);
+    MPI_Comm_set_errhandler(places[i], MPI_ERRORS_RETURN);
+  }
+  const int code = MPI_Comm_test_inter(comm, &is_inter);
+  for (int i = 0; i < 2; ++i) {
+    MPI_Comm_set_errhandler(places[i], handlers[i]);
+    MPI_Errhandler_free(&handlers[i]);
+  }
+  return code == MPI_SUCCESS && !is_inter;
+}
+
 static ls_status duplicate(ls_mpi *self, const int32_t *communicator) {
   const MPI_Comm from = communicator == NULL
                             ? MPI_COMM_WORLD
                             : MPI_Comm_f2c((MPI_Fint)*communicator);
-  int is_inter = 0;
-  if (from != MPI_COMM_NULL) MPI_Comm_test_inter(from, &is_inter);
-  if (from == MPI_COMM_NULL || is_inter)
+  if (communicator != NULL && !has_group(from))
     return LS_MPI_STATUS(
         self, LS_INVALID_ARGUMENT,
         "communicator %d: MPI has none of this handle among ranks of one group",
@@ -141,7 +158,9 @@ static ls_status open_in(ls_mpi *self, const int32_t *communicator) {
   LS_RETURN_IF_ERROR(duplicate(self, communicator));
   LS_RETURN_IF_ERROR(find_ranks(self));
   choose_limits(self);
-  return ls_mpi_begin(self);
+  const ls_status status = ls_mpi_begin(self);
+  if (!ls_status_is_ok(status)) (void)ls_mpi_end(self);
+  return status;
 }
 
 static ls_status open_wire(const ls_mpi_services *services,

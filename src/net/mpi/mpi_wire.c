@@ -161,8 +161,10 @@ static const ls_message *report_failure(ls_mpi *self, int code,
   char text[MPI_MAX_ERROR_STRING] = "";
   int size = 0;
   MPI_Error_string(code, text, &size);
-  *message = (ls_message){
-      .kind = LS_MESSAGE_CANCEL, .number = 1, .size = LS_UNAVAILABLE};
+  *message = (ls_message){.kind = LS_MESSAGE_CANCEL,
+                          .number = 1,
+                          .size = LS_UNAVAILABLE,
+                          .shape = (uint64_t)self->base.rank};
   message->used =
       (uint32_t)snprintf(message->data, sizeof(message->data),
                          "rank %d cannot receive messages by MPI: %.*s",
