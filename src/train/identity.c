@@ -34,7 +34,7 @@ static ls_status add_bytes(reading *self, int64_t size) {
   self->hash = ls_hash(&size, sizeof(size), self->hash);
   for (int64_t i = 0; i < pieces; ++i)
     LS_RETURN_IF_ERROR(add_piece(
-        self, size <= WHOLE ? i * PIECE : (size - PIECE) / (PIECES - 1) * i));
+        self, size <= WHOLE ? i * PIECE : (size - PIECE) * i / (PIECES - 1)));
   return ls_ok();
 }
 
@@ -56,7 +56,7 @@ static ls_status add_elements(reading *self, const ls_dataset *dataset) {
   LS_OWN(ls_text, path) = {.allocator = dataset->allocator};
   for (int64_t i = 0; i < files; ++i) {
     const int64_t index =
-        files < MOST_FILES ? i : i * ((size - 1) / (MOST_FILES - 1));
+        files < MOST_FILES ? i : i * (size - 1) / (MOST_FILES - 1);
     ls_text_clear(&path);
     dataset->kind->file_of(dataset, index, &path);
     LS_RETURN_IF_ERROR(ls_text_status(&path));

@@ -138,6 +138,24 @@ grep -q '"replicas":2,.*"batch_size":16,.*"keep":1' stopped/config.json ||
   fail "other replicas are not kept"
 [ "$(ls stopped/model.ckpt-*.json)" = stopped/model.ckpt-6.json ] ||
   fail "more than one checkpoint is kept"
+# The end of long files and of folders of many images counts, too.
+rm -rf changed
+row=0.11,0.12,0.13,0.14,0.15,0.16,0.17,0.18,0.19,0.21,0.22,0.23,0.24,0.25,0.26
+yes "$row,0.27,1" | head -n 210010 >long.csv
+trains --model tiny --data long.csv --steps 2 --run-dir changed
+sed -i '$s/1$/2/' long.csv
+ends 1 "its hash of the data is" train --resume changed --steps 4 --quiet
+rm -rf changed photos
+images=$(dirname "$0")/../images
+mkdir -p photos/a photos/b
+for i in $(seq 101 163); do
+  cp "$images/gray.png" "photos/a/$i.png"
+  cp "$images/gray.png" "photos/b/$i.png"
+done
+trains --model cnn --data photos --batch-size 4 --test none --steps 1 \
+  --run-dir changed
+cp "$images/rgb.png" photos/b/163.png
+ends 1 "its hash of the data is" train --resume changed --steps 2 --quiet
 trains --resume stopped --steps 7
 
 # Math is the run's: kept in config.json, and what it goes on with.
