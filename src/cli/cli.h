@@ -318,6 +318,9 @@ ls_status cli_trace_begin(ls_runtime *runtime, const char *path,
 int cli_trace_end(const char *command, ls_trace *trace, int code);
 
 // ---- Models and data -------------------------------------------------------
+// Returns the value of a flag, such as "--model", at argv[at]; NULL if another
+// word is there.
+const char *cli_value_at(int argc, char **argv, int at, const char *flag);
 // Returns the model of this name, of an ONNX or StableHLO file, or of a shared
 // library: "./mine.so", or "./mine.so:NAME" if it has more than one. NULL if
 // there is none, which is reported.

@@ -126,7 +126,9 @@ static int run_command(const cli_command *command, int argc, char **argv) {
   if (strcmp(name, "train") != 0 && strcmp(name, "devices") != 0)
     return cli_is_alone(name) ? command->run(argc, argv) : CLI_USAGE;
   if (!cli_ranks_open(name)) return CLI_FAILED;
-  return cli_ranks_close(name, command->run(argc, argv));
+  const int code = cli_ranks_compare(name, argc, argv);
+  return cli_ranks_close(name,
+                         code == CLI_OK ? command->run(argc, argv) : code);
 }
 
 static int main_run(int argc, char **argv) {

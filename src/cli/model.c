@@ -83,8 +83,7 @@ const ls_model_type *cli_find_model(const char *command, const char *text) {
   return found.model;
 }
 
-// Returns the value of a flag at argv[at], NULL if it is another flag.
-static const char *value_at(int argc, char **argv, int at, const char *flag) {
+const char *cli_value_at(int argc, char **argv, int at, const char *flag) {
   const size_t size = strlen(flag);
   if (strncmp(argv[at], flag, size) != 0) return NULL;
   if (argv[at][size] == '=') return argv[at] + size + 1;
@@ -125,9 +124,9 @@ bool cli_find_estimator(const char *command, int argc, char **argv,
   bool is_run = false, is_linked = false;
   cli_found found = {0};
   for (int i = 0; i < argc; ++i) {
-    const char *model = value_at(argc, argv, i, "--model");
-    const char *resumed = value_at(argc, argv, i, "--resume");
-    const char *file = value_at(argc, argv, i, "--config");
+    const char *model = cli_value_at(argc, argv, i, "--model");
+    const char *resumed = cli_value_at(argc, argv, i, "--resume");
+    const char *file = cli_value_at(argc, argv, i, "--config");
     if (model != NULL) text = model;
     if (file != NULL) config = file;
     is_linked |= strcmp(argv[i], "--estimator") == 0;

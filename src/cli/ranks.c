@@ -138,6 +138,30 @@ ls_status cli_ranks_send(char *text, size_t size) {
   return ls_communicator_broadcast(cli_ranks(), &name, 0, text, size);
 }
 
+int cli_ranks_compare(const char *command, int argc, char **argv) {
+  static const char *const flags[2] = {"--run-dir", "--resume"};
+  if (cli_ranks() == NULL) return CLI_OK;
+  const int32_t ranks = cli_ranks()->ranks;
+  CLI_OWN_MEMORY(char, has) = cli_allocate((size_t)ranks);
+  if (has == NULL) return cli_report(command, ls_out_of_memory());
+  has[cli_ranks()->rank] = 0;
+  for (int i = 0; i < argc; ++i)
+    for (int f = 0; f < 2; ++f)
+      if (cli_value_at(argc, argv, i, flags[f]) != NULL)
+        has[cli_ranks()->rank] |= (char)(1 << f);
+  const ls_status status = cli_ranks_gather(has, 1);
+  if (!ls_status_is_ok(status)) return cli_report(command, status);
+  for (int32_t k = 1; k < ranks; ++k)
+    for (int f = 0; f < 2; ++f)
+      if (((has[k] ^ has[0]) & 1 << f) != 0)
+        return cli_misuse(command,
+                          "rank %d has %s, rank %d has not: all ranks need it, "
+                          "or none",
+                          has[k] & 1 << f ? k : 0, flags[f],
+                          has[k] & 1 << f ? 0 : k);
+  return CLI_OK;
+}
+
 bool cli_is_told_elsewhere(const char *text) {
   enum { FIRST_MS = 1000, TURN_MS = 200, MOST_MS = 3000, LOOK_MS = 10 };
   ls_communicator *ranks = cli_ranks();

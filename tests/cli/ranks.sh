@@ -28,6 +28,12 @@ trains() {
   says "the run is in $run" err.txt 1
   says '3 ranks, 1 or 2 replicas each' err.txt 1
 
+  # Another name of the folder is none to the others.
+  rm -rf "$run"
+  gives 0 1 "$lockstep" "$@" --run-dir "$run" : \
+    -n 2 "$lockstep" "$@" --run-dir "./run"
+  equals "another name of the folder gives other bytes"
+
   # What is wrong is said once, with the program's own code.
   gives 1 2 "$lockstep" "$@" --run-dir "$run"
   says 'holds a run' err.txt 1
@@ -39,6 +45,11 @@ trains() {
     says 'there is no flag' err.txt 1
     gives 1 3 "$lockstep" train --model tiny --data synthetic --replicas 2
     says 'replicas is 2, but there are 3 ranks.*give --replicas 3' err.txt 1
+    gives 2 1 "$lockstep" "$@" --run-dir "$run" : -n 1 "$lockstep" "$@"
+    says 'rank 0 has --run-dir, rank 1 has not' err.txt 1
+    gives 2 1 "$lockstep" "$@" --run-dir new : \
+      -n 1 "$lockstep" train --resume "$run"
+    says 'rank 0 has --run-dir, rank 1 has not' err.txt 1
     gives 2 2 "$lockstep" eval "$run"
     says 'this command runs in one process' err.txt 2
   fi
