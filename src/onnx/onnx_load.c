@@ -136,10 +136,16 @@ static ls_status load_variables(ls_onnx *self, const ls_onnx_options *options) {
 static ls_status check_ops(const ls_onnx_file *file) {
   for (size_t i = 0; i < file->num_nodes; ++i) {
     const ls_onnx_node *node = &file->nodes[i];
-    if (ls_onnx_op_find(file, node) == NULL)
+    const ls_onnx_op *op = ls_onnx_op_find(file, node);
+    if (op == NULL)
       return ls_unimplemented("'%s': op %s%s%s of node '%s'", file->path,
                               node->domain, node->domain[0] != '\0' ? "." : "",
                               node->type, node->name);
+    if (node->num_inputs < op->least || node->num_inputs > op->most ||
+        (op->least > 0 && node->inputs[0] == 0) || node->num_outputs == 0)
+      return ls_invalid_argument(
+          "'%s': op %s of node '%s' has %zu inputs and %zu outputs", file->path,
+          node->type, node->name, node->num_inputs, node->num_outputs);
   }
   return ls_ok();
 }

@@ -161,11 +161,7 @@ static bool has_lost(const ls_onnx_build *b) {
 void ls_onnx_make_node(ls_onnx_build *b, const ls_onnx_node *node) {
   const ls_onnx_op *op = ls_onnx_op_find(b->file, node);
   b->node = node;
-  if (node->num_inputs < op->least || node->num_inputs > op->most ||
-      (op->least > 0 && node->inputs[0] == 0) || node->num_outputs == 0) {
-    ls_onnx_fail(b, ls_invalid_argument("it has %zu inputs and %zu outputs",
-                                        node->num_inputs, node->num_outputs));
-  } else if (b->file->types != NULL) {
+  if (b->file->types != NULL) {
     ls_hlo_make_node(b, op);
   } else {
     const bool folds = ls_onnx_fold(b);

@@ -81,8 +81,6 @@ static ls_status refuse_port(const ls_onnx_file *file, const char *noun,
 
 // Drops the batch, and moves channels of images to the end.
 static ls_status read_example(const ls_onnx_file *file, onnx_type *out) {
-  const ls_onnx_port *port = &file->inputs[0];
-  const ls_shape shape = port->type.shape;
   ls_model_type *type = &out->type;
   if (file->num_inputs != 1)
     return ls_unimplemented(
@@ -91,6 +89,8 @@ static ls_status read_example(const ls_onnx_file *file, onnx_type *out) {
         file->types == NULL ? ""
                             : "; values of weights that are arguments are in a "
                               "file beside it, such as .npz");
+  const ls_onnx_port *port = &file->inputs[0];
+  const ls_shape shape = port->type.shape;
   type->example_dtype =
       ls_dtype_is_integer(port->type.dtype) ? LS_DTYPE_I32 : LS_DTYPE_F32;
   type->example_shape.rank = shape.rank - 1;

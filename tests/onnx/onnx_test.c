@@ -353,6 +353,21 @@ static void write_file(const char *path, const ls_text *text) {
   fclose(file);
 }
 
+TEST(a_model_without_inputs_is_refused) {
+  static const float two[] = {2};
+  LS_OWN(ls_text, graph) = onnx_text();
+  ls_model_type *type = NULL;
+  onnx_add_node(&graph, "Relu", "x", "y", "");
+  onnx_add_floats(&graph, "x", 1, 0, two);
+  onnx_add_port(&graph, 11, "x", LS_SHAPE(1));
+  onnx_add_port(&graph, 12, "y", LS_SHAPE(1));
+  LS_OWN(ls_text, model) = onnx_model(&graph, ONNX_OPSET);
+  write_file("net.onnx", &model);
+  expect_status(ls_onnx_type_create("net.onnx", &type), LS_UNIMPLEMENTED,
+                "'net.onnx' as a model: it has 0 inputs, not one");
+  remove("net.onnx");
+}
+
 static ls_model_type *type_of_node(const char *type, ls_shape x, ls_shape y) {
   LS_OWN(ls_text, graph) = onnx_text();
   ls_model_type *made = NULL;
@@ -407,6 +422,11 @@ TEST(what_cannot_be_read_is_refused_by_name) {
   expect_refused("Relu", "z", "", ONNX_OPSET, LS_INVALID_ARGUMENT, "takes 'z'");
   expect_refused("Relu", "x x", "", ONNX_OPSET, LS_INVALID_ARGUMENT,
                  "2 inputs");
+  expect_refused("Softmax", "", "", ONNX_OPSET, LS_INVALID_ARGUMENT,
+                 "'net.onnx': op Softmax of node 'the_node' has 0 inputs and 1 "
+                 "outputs");
+  expect_refused("Identity", "-", "", ONNX_OPSET, LS_INVALID_ARGUMENT,
+                 "op Identity of node 'the_node' has 1 inputs");
   expect_refused("Reshape", "x x", "", ONNX_OPSET, LS_UNIMPLEMENTED,
                  "the_node");
   expect_refused("Flatten", "x", "axis=9", ONNX_OPSET, LS_INVALID_ARGUMENT,
