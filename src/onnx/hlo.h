@@ -76,6 +76,8 @@ void ls_hlo_add(ls_hlo_reader *r, ls_hlo_list *list, int64_t item);
 void *ls_hlo_push(ls_hlo_reader *r, void *items, size_t *count, size_t size);
 void ls_hlo_own_array(ls_hlo_reader *r, ls_array *array);
 
+enum { LS_HLO_MOST_DEPTH = 64 };  // Of brackets in an attribute.
+
 // ---- Ops (hlo_op.c) --------------------------------------------------------
 typedef struct ls_hlo_names {
   const char **items;
@@ -126,6 +128,8 @@ const ls_onnx_op *ls_hlo_op_find(const char *domain, const char *type);
 void ls_hlo_make_node(ls_onnx_build *b, const ls_onnx_op *op);
 // Compares the inputs' sizes with the text's, and marks the batch.
 void ls_hlo_take_batch(ls_onnx_build *b);
+// Returns an output of the text, with all elements.
+ls_tensor ls_hlo_output(ls_onnx_build *b, uint32_t value);
 
 // Return types in the text.
 static inline ls_shape ls_hlo_in_shape(const ls_onnx_build *b, size_t input) {
@@ -136,8 +140,8 @@ static inline ls_type ls_hlo_result_type(const ls_onnx_build *b) {
 }
 // Returns the dimension of the batch, or -1.
 int ls_hlo_batch_of(const ls_onnx_build *b, size_t input);
-// Returns a value with all elements.
-ls_tensor ls_hlo_whole(ls_onnx_build *b, uint32_t value);
+// Returns an input with all elements.
+ls_tensor ls_hlo_whole(ls_onnx_build *b, size_t input);
 // Returns an input with all elements along these dimensions, bits.
 ls_tensor ls_hlo_widened(ls_onnx_build *b, size_t input, uint32_t dims);
 // Broadcasts x to sizes of the text; `batch` as above.
@@ -162,8 +166,9 @@ int ls_hlo_ints(ls_onnx_build *b, const char *name, int64_t *out, int most);
   DO(transpose)                                                                \
   DO(slice)                                                                    \
   DO(dynamic_slice)                                                            \
-  DO(dynamic_update) DO(pad) DO(concatenate) DO(reverse) DO(reduce)            \
-      DO(reduce_window) DO(dot) DO(dot_general) DO(convolution) DO(gather)
+  DO(dynamic_update)                                                           \
+  DO(pad) DO(concatenate) DO(reverse) DO(reduce) DO(reduce_window) DO(dot)     \
+      DO(dot_general) DO(convolution) DO(gather)
 #define LS_HLO_DECLARE_(noun) void ls_hlo_make_##noun(ls_onnx_build *b);
 LS_HLO_MAKERS(LS_HLO_DECLARE_)
 

@@ -23,6 +23,7 @@ typedef struct scope {
   const struct scope *outer;  // NULL: a function's.
   int depth;                  // Number of calls and regions around it.
 } scope;
+static const scope functions = {0};  // Names of functions.
 
 // Per value: the number that a scalar integer is, if it is known.
 typedef struct scalar {
@@ -85,6 +86,8 @@ static size_t make_key(module *m, const scope *s, const char *name, char *key) {
 static void define(module *m, const scope *s, const char *name, int64_t value) {
   char key[KEY_SIZE];
   const size_t size = make_key(m, s, name, key);
+  if (ls_map_has(&m->r.onnx.values, key, size))
+    LS_HLO_EXPECTED(&m->r, "each name once, got a second '%s' before", name);
   if (!ls_map_insert(&m->r.onnx.values, key, size, (void *)(uintptr_t)value))
     ls_hlo_no_memory(&m->r);
 }
@@ -126,8 +129,9 @@ static uint32_t add_initializer(module *m, const char *name, ls_type type,
 }
 
 // ---- Known integers --------------------------------------------------------
-// Computes an op of known integers; returns false for another op.
-static bool fold(const ls_hlo_op *o, const scalar *x, int64_t *out) {
+// Computes an op of known integers of a type; returns false for another op.
+static bool fold(const ls_hlo_op *o, ls_dtype dtype, const scalar *x,
+                 int64_t *out) {
   static const char *const names[] = {"add", "subtract", "multiply", "convert",
                                       "select"};
   const int64_t a = x[0].value, b = x[1].value;
@@ -135,7 +139,10 @@ static bool fold(const ls_hlo_op *o, const scalar *x, int64_t *out) {
                             (int64_t)((uint64_t)a - (uint64_t)b),
                             (int64_t)((uint64_t)a * (uint64_t)b), a,
                             a != 0 ? b : x[2].value};
-  const bool truths[] = {a == b, a != b, a<b, a <= b, a> b, a >= b};
+  // Orders integers of ui64 as signed ones.
+  const int64_t flip = dtype == LS_DTYPE_U64 ? INT64_MIN : 0;
+  const int64_t c = a ^ flip, d = b ^ flip;
+  const bool truths[] = {c == d, c != d, c<d, c <= d, c> d, c >= d};
   for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); ++i)
     if (strcmp(o->type, names[i]) == 0) {
       *out = values[i];
@@ -164,7 +171,8 @@ static uint32_t fold_op(module *m, const ls_hlo_op *o) {
     x[i] = m->scalars[o->inputs.items[i]];
     if (!x[i].is_known) return 0;
   }
-  if (!fold(o, x, &value)) return 0;
+  const ls_dtype dtype = file_of(m)->types[o->inputs.items[0]].dtype;
+  if (!fold(o, dtype, x, &value)) return 0;
   const ls_status status = ls_array_create(type.dtype, LS_SCALAR, &array);
   if (array == NULL) ls_hlo_no_memory(&m->r);
   ls_status_free(status);
@@ -240,13 +248,12 @@ static void inline_call(module *m, const ls_hlo_op *o, const scope *outer,
   const ls_hlo_cursor after = m->r.now;
   ls_hlo_reader *r = &m->r;
   char key[KEY_SIZE];
-  const int size =
-      snprintf(key, sizeof(key), "@%s", o->callee != NULL ? o->callee : "");
-  const ls_hlo_cursor *function =
-      size < KEY_SIZE ? ls_map_find(&r->onnx.values, key, (size_t)size) : NULL;
+  const char *callee = o->callee != NULL ? o->callee : "";
+  const size_t size = make_key(m, &functions, callee, key);
+  const ls_hlo_cursor *function = ls_map_find(&r->onnx.values, key, size);
   const scope s = inner_scope(m, outer, false);
   if (function == NULL)
-    LS_HLO_EXPECTED(r, "a function of the text, got %s", key);
+    LS_HLO_EXPECTED(r, "a function of the text, got @%s", callee);
   if (!ls_status_is_ok(r->status)) return;
   r->now = *function;
   bind_arguments(m, &s, &o->inputs);
@@ -351,6 +358,16 @@ static void find_operands(module *m, const scope *s, ls_hlo_op *o) {
   m->r.now = after;
 }
 
+// Requires the type of a result of an op or a function.
+static void expect_type(module *m, const char *name, const ls_hlo_list *values,
+                        size_t index, ls_type wanted) {
+  const ls_type got = file_of(m)->types[values->items[index]];
+  if (got.dtype != wanted.dtype || !ls_shape_equal(got.shape, wanted.shape))
+    LS_HLO_EXPECTED(&m->r, "%s as result %zu of %s before, got %s",
+                    LS_SHAPE_TEXT(wanted.dtype, wanted.shape), index, name,
+                    LS_SHAPE_TEXT(got.dtype, got.shape));
+}
+
 // Reads an op; returns true after a return, whose operands are `out`.
 static bool read_op(module *m, const scope *s, ls_hlo_list *out) {
   ls_hlo_reader *r = &m->r;
@@ -377,6 +394,8 @@ static bool read_op(module *m, const scope *s, ls_hlo_list *out) {
     (o.type[0] == 'c' ? inline_call : unroll_loop)(m, &o, s, &results);
     if (results.count != count)
       LS_HLO_EXPECTED(r, "%zu results of op %s", count, o.type);
+    for (size_t i = 0; ls_status_is_ok(r->status) && i < count; ++i)
+      expect_type(m, o.type, &results, i, o.types[i]);
   } else if (count > 0) {
     for (size_t i = 0; i < count; ++i)
       ls_hlo_add(r, &results, 0);
@@ -543,8 +562,10 @@ static void read_main(module *m) {
   read_block(m, &s, &results);
   if (results.count != file->num_outputs)
     LS_HLO_EXPECTED(r, "%zu results of main", file->num_outputs);
-  for (size_t i = 0; ls_status_is_ok(r->status) && i < results.count; ++i)
+  for (size_t i = 0; ls_status_is_ok(r->status) && i < results.count; ++i) {
+    expect_type(m, "main", &results, i, file->outputs[i].type);
     file->outputs[i].value = (uint32_t)results.items[i];
+  }
 }
 
 // Finds all functions; the main one is public, or named "main".
@@ -558,16 +579,12 @@ static void find_functions(module *m) {
     const bool is_private = ls_hlo_accept(r, "private");
     ls_hlo_accept(r, "public");
     const char *name = ls_hlo_text(r);
-    char key[KEY_SIZE];
-    if (r->now.kind != LS_HLO_SYMBOL || r->now.size > KEY_SIZE - 2)
-      LS_HLO_EXPECTED(r, "a function's name");
+    if (r->now.kind != LS_HLO_SYMBOL) LS_HLO_EXPECTED(r, "a function's name");
     ls_hlo_next(r);
     ls_hlo_cursor *cursor = arena_array(m, 1, sizeof(*cursor));
     if (cursor == NULL || r->now.kind == LS_HLO_END) return;
     *cursor = r->now;
-    snprintf(key, sizeof(key), "@%s", name);
-    if (!ls_map_insert(&r->onnx.values, key, strlen(key), cursor))
-      ls_hlo_no_memory(&m->r);
+    define(m, &functions, name, (int64_t)(uintptr_t)cursor);
     if (strcmp(name, "main") == 0 || (m->main == NULL && !is_private))
       m->main = cursor;
   }
@@ -614,9 +631,12 @@ ls_status ls_hlo_decode(ls_runtime *runtime, const void *data, size_t size,
   }
   find_functions(&m);
   if (ls_status_is_ok(m.r.status) && m.main == NULL)
-    m.r.status = ls_invalid_argument(
-        "'%s' is no StableHLO text: it has no function (func.func)",
-        file->path);
+    m.r.status =
+        ls_invalid_argument("'%s' is no StableHLO text%s", file->path,
+                            strstr(text, "\"func.func\"") == NULL
+                                ? ": it has no function (func.func)"
+                                : " in its short form: print functions without "
+                                  "--mlir-print-op-generic");
   if (ls_status_is_ok(m.r.status)) read_main(&m);
   ls_saved_file_close(m.weights);
   ls_map_deinit(&m.r.onnx.values);

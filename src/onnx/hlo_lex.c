@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Tokens of MLIR's text, types and constants.
+#include <errno.h>
 #include <stdlib.h>
 
 #include "base/plain.h"
 #include "base/values/numbers.h"
+#include "lockstep/shape_rules.h"
 #include "onnx/hlo.h"
-
-enum { MOST_DEPTH = 64 };
 
 void ls_hlo_fail(ls_hlo_reader *r, ls_code code, const char *format, ...) {
   char text[400];
@@ -314,45 +314,56 @@ static bool store_bytes(ls_array *array, const char *at, size_t digits) {
 static const char *store_number(ls_array *array, int64_t i, const char *at) {
   const ls_dtype dtype = ls_array_dtype(array);
   const size_t item = ls_dtype_size(dtype);
+  const bool is_bool = dtype == LS_DTYPE_BOOL, is_negative = *at == '-';
+  const bool is_hex = at[0] == '0' && at[1] == 'x';
+  const uint64_t all = UINT64_MAX >> (64 - 8 * item);
+  const uint64_t least = ls_dtype_is_unsigned(dtype) ? 0 : all / 2 + 1;
   char *end = NULL;
   uint64_t bits = 0;
-  if (at[0] == '0' && at[1] == 'x')
-    bits = strtoull(at, &end, 16);
-  else if (strncmp(at, "true", 4) == 0 || strncmp(at, "false", 5) == 0)
+  if (is_bool &&
+      (strncmp(at, "true", 4) == 0 || strncmp(at, "false", 5) == 0)) {
     bits = *at == 't';
-  else if (!is_digit(*at) && !(*at == '-' && is_digit(at[1])))
+  } else if (!is_digit(at[is_negative])) {
     return NULL;
-  else if (ls_dtype_is_float(dtype))
+  } else if (ls_dtype_is_float(dtype) && !is_hex) {
     ls_read_float(dtype, at, &end, &bits);
-  else
-    bits =
-        *at == '-' ? (uint64_t)strtoll(at, &end, 10) : strtoull(at, &end, 10);
-  if (dtype == LS_DTYPE_BOOL) bits = bits != 0;
+  } else {
+    errno = 0;
+    bits = strtoull(at + is_negative, &end, is_hex ? 16 : 10);
+    if (errno == ERANGE || bits > (is_negative ? least : all)) return NULL;
+    bits = is_bool ? bits != 0 : is_negative ? 0 - bits : bits;
+  }
   memcpy((char *)ls_array_mutable_data(array) + (size_t)i * item, &bits, item);
   return end != NULL ? end : at + (*at == 't' ? 4 : 5);
 }
 
-// Stores a list, or one number for all. Returns false if it is damaged.
-static bool store_numbers(ls_array *array, const char *at, const char *end) {
-  const int64_t count = ls_array_num_elements(array);
-  const size_t item = ls_dtype_size(ls_array_dtype(array));
-  int64_t found = 0;
-  bool is_one = true;
-  for (; at < end; ++at) {
-    if (strchr("[], \t\r\n", *at) != NULL) {
-      is_one = is_one && *at != '[';
-      continue;
-    }
-    if (found >= count) return false;
-    at = store_number(array, found++, at);
-    if (at == NULL || (at < end && strchr("], \t\r\n", *at) == NULL))
-      return false;
-    --at;
+static const char *skip_spaces(const char *at) {
+  return at + strspn(at, " \t\r\n");
+}
+
+// Stores the elements of the dimensions from `axis` on, from number `*next` on.
+// Returns their end, or NULL if they are damaged.
+static const char *store_list(ls_array *array, int32_t axis, const char *at,
+                              int64_t *next) {
+  const ls_shape shape = ls_array_shape(array);
+  at = skip_spaces(at);
+  if (axis == shape.rank) return store_number(array, (*next)++, at);
+  for (int64_t i = 0; i < shape.dim[axis]; ++i) {
+    if (*at != (i == 0 ? '[' : ',')) return NULL;
+    at = store_list(array, axis + 1, at + 1, next);
+    if (at == NULL) return NULL;
+    at = skip_spaces(at);
   }
-  char *data = ls_array_mutable_data(array);
-  for (int64_t i = 1; is_one && found == 1 && i < count; ++i)
-    memcpy(data + (size_t)i * item, data, item);
-  return found == count || (is_one && found == 1);
+  return *at == ']' ? at + 1 : NULL;
+}
+
+// Stores lists, or one number for all. Returns false if they are damaged.
+static bool store_numbers(ls_array *array, bool is_one, const char *at,
+                          const char *end) {
+  int64_t next = 0;
+  const int32_t axis = is_one ? ls_array_shape(array).rank : 0;
+  at = store_list(array, axis, at, &next);
+  return at != NULL && skip_spaces(at) == end;
 }
 
 // Creates an array for elements from `at` to `end`. One number for all elements
@@ -373,7 +384,7 @@ static ls_array *make_dense(ls_hlo_reader *r, ls_type type, const char *at,
     fail_status(r, ls_array_create(type.dtype, shape, &array));
     if (array == NULL) return NULL;
     is_fine = is_hex ? store_bytes(array, at + 3, size - 4)
-                     : count == 0 || store_numbers(array, at, end);
+                     : count == 0 || store_numbers(array, is_one, at, end);
   }
   if (!is_fine)
     LS_HLO_EXPECTED(r, "the elements of %s",
@@ -416,7 +427,7 @@ static void read_items(ls_hlo_reader *r, ls_hlo_list *out, const char *end,
   bool is_range = false;
   while (!ls_hlo_is(r, end) && r->now.kind != LS_HLO_END) {
     const char c = *r->now.text;
-    if (depth > MOST_DEPTH) LS_HLO_EXPECTED(r, "a list of less depth");
+    if (depth > LS_HLO_MOST_DEPTH) LS_HLO_EXPECTED(r, "a list of less depth");
     if (ls_hlo_accept(r, "[")) {
       read_items(r, out, "]", depth + 1);
     } else if (r->now.kind == LS_HLO_NUMBER) {

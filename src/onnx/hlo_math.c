@@ -7,9 +7,6 @@
 #include "graph/make/make.h"
 #include "onnx/hlo.h"
 
-static ls_tensor whole(ls_onnx_build *b, size_t input) {
-  return ls_hlo_whole(b, b->node->inputs[input]);
-}
 // Transposes, unless nothing moves.
 static ls_tensor transpose_to(ls_tensor x, const int *order, int rank) {
   bool moves = false;
@@ -97,7 +94,8 @@ static bool make_matrix_product(ls_onnx_build *b, const dot_side *s) {
     return false;
   const ls_tensor x = ls_hlo_widened(b, 0, 1u << last);
   ls_hlo_give(
-      b, 0, ls_matmul_transposed(x, false, whole(b, 1), s[1].contract[0] == 1),
+      b, 0,
+      ls_matmul_transposed(x, false, ls_hlo_whole(b, 1), s[1].contract[0] == 1),
       s[0].tracked);
   return true;
 }
@@ -129,7 +127,7 @@ static void make_product(ls_onnx_build *b, dot_side *s) {
     if (is_same) s[i].tracked = (int)s[i].batch[batch];
     operands[i] = is_same ? ls_hlo_broadcast(b, ls_onnx_in(b, (size_t)i),
                                              s[i].shape, s[i].tracked)
-                          : whole(b, (size_t)i);
+                          : ls_hlo_whole(b, (size_t)i);
     operands[i] = dot_operand(operands[i], &s[i], i == 1);
   }
   ls_hlo_give(b, 0,
@@ -259,10 +257,11 @@ void ls_hlo_make_convolution(ls_onnx_build *b) {
   }
   for (int i = 0; i < all; ++i)
     back[to[i]] = i;
-  const ls_tensor w = flip(b, transpose_to(whole(b, 1), weights, all), rank);
+  const ls_tensor w =
+      flip(b, transpose_to(ls_hlo_whole(b, 1), weights, all), rank);
   if (!ls_status_is_ok(b->status)) return;
   const ls_tensor y =
-      ls_convolution(transpose_to(whole(b, 0), from, all), w, &options);
+      ls_convolution(transpose_to(ls_hlo_whole(b, 0), from, all), w, &options);
   ls_hlo_give(b, 0, transpose_to(y, back, all), batch >= 0 ? to[0] : -1);
 }
 
@@ -482,8 +481,9 @@ void ls_hlo_make_gather(ls_onnx_build *b) {
     ls_onnx_fail(b, ls_invalid_argument("damaged dimension_numbers"));
     return;
   }
-  const ls_tensor y = ls_gather(
-      whole(b, 0), ls_hlo_reshape(whole(b, 1), list, batch), (int)axis[0]);
+  const ls_tensor y =
+      ls_gather(ls_hlo_whole(b, 0),
+                ls_hlo_reshape(ls_hlo_whole(b, 1), list, batch), (int)axis[0]);
   ls_hlo_give(b, 0, transpose_to(y, order, wanted.rank), to);
 }
 
@@ -508,7 +508,7 @@ static uint32_t follow_broadcasts(const ls_onnx_file *file, uint32_t value,
     const ls_onnx_node *wide = maker_of(file, value, "broadcast_in_dim");
     ls_onnx_build b = {.file = file, .node = wide};
     int64_t to[LS_MAX_RANK];
-    if (wide == NULL || wide->num_inputs != 1) break;
+    if (wide == NULL) break;
     const ls_shape shape = file->types[value].shape;
     const ls_shape own = ls_hlo_in_shape(&b, 0);
     if (ls_hlo_ints(&b, "dims", to, LS_MAX_RANK) != own.rank) break;
@@ -548,7 +548,7 @@ static bool is_sum_of(const ls_onnx_file *file, uint32_t value, uint32_t x) {
   value = follow_broadcasts(file, value, dims, rank);
   const ls_onnx_node *sum = maker_of(file, value, "reduce");
   ls_onnx_build b = {.file = file, .node = sum};
-  bool fits = sum != NULL && sum->num_inputs == 2 && sum->inputs[0] == x &&
+  bool fits = sum != NULL && sum->inputs[0] == x &&
               is_zero(file, sum->inputs[1]) &&
               strcmp(ls_onnx_attr_text(&b, "region", ""), "add") == 0 &&
               ls_hlo_ints(&b, "dims", summed, LS_MAX_RANK) == 1 &&
@@ -563,15 +563,15 @@ static bool is_sum_of(const ls_onnx_file *file, uint32_t value, uint32_t x) {
 uint32_t ls_hlo_logits(const ls_onnx_file *file, uint32_t value) {
   const ls_shape shape = file->types[value].shape;
   const ls_onnx_node *quotient = maker_of(file, value, "divide");
-  if (quotient == NULL || quotient->num_inputs != 2) return value;
+  if (quotient == NULL) return value;
   const ls_onnx_node *power =
       maker_of(file, quotient->inputs[0], "exponential");
-  if (power == NULL || power->num_inputs != 1 ||
+  if (power == NULL ||
       !is_sum_of(file, quotient->inputs[1], quotient->inputs[0]))
     return value;
   const ls_onnx_node *shifted = maker_of(file, power->inputs[0], "subtract");
   int last = shape.rank - 1;
-  if (shifted == NULL || shifted->num_inputs != 2 ||
+  if (shifted == NULL ||
       !ls_shape_equal(file->types[shifted->inputs[0]].shape, shape) ||
       !ls_shape_equal(file->types[shifted->inputs[1]].shape, shape))
     return power->inputs[0];

@@ -7,7 +7,7 @@
 
 #include "onnx/hlo.h"
 
-enum { MOST_DEPTH = 64, MOST_RESULTS = 200 };
+enum { MOST_RESULTS = 200 };
 
 const char *const ls_hlo_directions[] = {"EQ", "NE", "LT", "LE", "GT", "GE"};
 
@@ -79,7 +79,8 @@ static void read_lists(ls_hlo_reader *r, ls_hlo_op *o, const char *name) {
 // "#stablehlo.gather<...>" become attributes of the op.
 static void read_value(ls_hlo_reader *r, ls_hlo_op *o, const char *name,
                        int depth) {
-  if (depth > MOST_DEPTH) LS_HLO_EXPECTED(r, "an attribute of less depth");
+  if (depth > LS_HLO_MOST_DEPTH)
+    LS_HLO_EXPECTED(r, "an attribute of less depth");
   if (strcmp(name, "region") == 0 || strcmp(name, "word") == 0)
     LS_HLO_EXPECTED(r, "no attribute %s", name);
   if (ls_hlo_is(r, "[") || ls_hlo_is(r, "array")) {
@@ -108,7 +109,9 @@ static void read_value(ls_hlo_reader *r, ls_hlo_op *o, const char *name,
     ls_hlo_read_attrs(r, o, ">", depth + 1);
   } else if (r->now.kind == LS_HLO_NAME || r->now.kind == LS_HLO_STRING ||
              r->now.kind == LS_HLO_SYMBOL) {
-    add_attr(r, o, name, LS_ONNX_STRING)->text = ls_hlo_text(r);
+    const char *text = ls_hlo_text(r);
+    add_attr(r, o, name, LS_ONNX_STRING)->text = text;
+    if (r->now.kind == LS_HLO_SYMBOL) o->callee = text;
     ls_hlo_next(r);
   } else {
     LS_HLO_EXPECTED(r, "the value of attribute %s", name);
@@ -146,10 +149,19 @@ static void skip_location(ls_hlo_reader *r) {
 }
 
 // ---- Regions ---------------------------------------------------------------
-// Describes a region by its ops, such as "maximum".
+static bool is_same_name(ls_hlo_cursor a, ls_hlo_cursor b) {
+  return a.size == b.size && memcmp(a.text, b.text, a.size) == 0;
+}
+
+// Describes a region by its ops, such as "maximum". Its names must be those of
+// (a, b), r = op a, b, return r.
 static void read_summary(ls_hlo_reader *r, ls_hlo_op *o) {
+  enum { A, B, RESULT, LEFT, RIGHT, RETURNED, NAMES };
   char text[100] = "";
+  ls_hlo_cursor v[NAMES];
+  size_t count = 0;
   int64_t depth = 0;
+  bool has_begun = false;
   do {
     if (ls_hlo_is(r, "loc")) {
       skip_location(r);
@@ -164,10 +176,17 @@ static void read_summary(ls_hlo_reader *r, ls_hlo_op *o) {
     if (is_op)
       snprintf(text + used, sizeof(text) - used, "%s%.*s", used == 0 ? "" : " ",
                (int)(word + r->now.size - dot) - 1, dot + 1);
+    if (r->now.kind == LS_HLO_VALUE && count++ < NAMES) v[count - 1] = r->now;
     depth += ls_hlo_is(r, "{") - ls_hlo_is(r, "}");
+    has_begun = has_begun || depth > 0;
     ls_hlo_next(r);
-  } while (depth > 0 && r->now.kind != LS_HLO_END);
-  char *copy = ls_arena_string(&r->onnx.file->memory, text);
+  } while ((depth > 0 || !has_begun) && r->now.kind != LS_HLO_END);
+  const bool is_plain =
+      count == NAMES && is_same_name(v[RESULT], v[RETURNED]) &&
+      ((is_same_name(v[A], v[LEFT]) && is_same_name(v[B], v[RIGHT])) ||
+       (is_same_name(v[A], v[RIGHT]) && is_same_name(v[B], v[LEFT])));
+  char *copy = ls_arena_format(&r->onnx.file->memory, "%s%s", text,
+                               is_plain ? "" : " of other values");
   if (copy == NULL) ls_hlo_no_memory(r);
   add_attr(r, o, "region", LS_ONNX_STRING)->text = copy;
 }
@@ -227,9 +246,10 @@ static void read_operand(ls_hlo_reader *r, ls_hlo_op *o) {
 
 // Reads a word, with what belongs to it.
 static void read_word(ls_hlo_reader *r, ls_hlo_op *o) {
-  if (ls_hlo_is(r, "reducer"))
-    while (!ls_hlo_is(r, "{") && r->now.kind != LS_HLO_END)
-      ls_hlo_next(r);
+  if (ls_hlo_is(r, "reducer")) {
+    read_summary(r, o);
+    return;
+  }
   if (ls_hlo_is(r, "cond") || ls_hlo_is(r, "do")) ls_hlo_next(r);
   if (ls_hlo_is(r, "{")) {
     read_region(r, o);
@@ -273,12 +293,10 @@ static void read_tail(ls_hlo_reader *r, ls_hlo_op *o, size_t num_results) {
       read_word(r, o);
     } else if (ls_hlo_is(r, "[")) {
       read_lists(r, o, "ranges");
-    } else if (ls_hlo_is(r, "{") && depth == 1 && o->num_attrs == 0 &&
-               r->now.text[-1] == '<') {
-      ls_hlo_next(r);  // <{ attributes }>
-      ls_hlo_read_attrs(r, o, "}", 0);
-    } else if (ls_hlo_is(r, "{") && depth == 0) {
-      ls_hlo_next(r);
+    } else if (ls_hlo_is(r, "{") &&
+               (depth == 0 ||
+                (depth == 1 && o->num_attrs == 0 && r->now.text[-1] == '<'))) {
+      ls_hlo_next(r);  // { attributes }, or <{ attributes }>
       ls_hlo_read_attrs(r, o, "}", 0);
     } else if (ls_hlo_is(r, "{")) {
       read_region(r, o);

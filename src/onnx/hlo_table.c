@@ -144,6 +144,14 @@ void ls_hlo_take_batch(ls_onnx_build *b) {
   }
 }
 
+// Returns true if the inputs have another batch size than the text's.
+static bool has_other_batch(const ls_onnx_build *b) {
+  bool is_other = false;
+  for (size_t i = 0; i < b->file->num_inputs; ++i)
+    is_other |= b->values[b->file->inputs[i].value].batch > 0;
+  return is_other;
+}
+
 // Returns the dimension of the batch in the operands of an elementwise op.
 static int element_batch(ls_onnx_build *b) {
   int batch = -1;
@@ -194,7 +202,15 @@ static ls_tensor widen(ls_onnx_build *b, uint32_t value, uint32_t dims) {
   return changes ? ls_hlo_broadcast(b, x, shape, batch) : x;
 }
 
-ls_tensor ls_hlo_whole(ls_onnx_build *b, uint32_t value) {
+ls_tensor ls_hlo_whole(ls_onnx_build *b, size_t input) {
+  return widen(b, b->node->inputs[input], UINT32_MAX);
+}
+
+ls_tensor ls_hlo_output(ls_onnx_build *b, uint32_t value) {
+  const ls_shape shape = b->file->types[value].shape;
+  if (has_other_batch(b) && b->values[value].batch == 0 && shape.rank > 0 &&
+      shape.dim[0] == batch_size(b))
+    ls_hlo_refuse_batch(b, "rows that do not depend on the examples");
   return widen(b, value, UINT32_MAX);
 }
 
@@ -402,7 +418,7 @@ void ls_hlo_make_reshape(ls_onnx_build *b) {
   else if (thin_to >= 0 && thin_to != to)
     wanted.dim[thin_to] = 1;
   else if (num_thin > 0)
-    x = ls_hlo_whole(b, b->node->inputs[0]);
+    x = ls_hlo_whole(b, 0);
   ls_hlo_give(b, 0, ls_hlo_reshape(x, wanted, to), to);
 }
 
@@ -487,15 +503,13 @@ void ls_hlo_make_dynamic_slice(ls_onnx_build *b) {
     ls_hlo_refuse_batch(b, "a slice at positions that are values");
   for (int32_t i = 0; i < shape.rank; ++i)
     at[i] = ls_onnx_in(b, (size_t)i + 1);
-  ls_hlo_give(b, 0,
-              ls_dynamic_slice(ls_hlo_whole(b, b->node->inputs[0]), at, part),
-              -1);
+  ls_hlo_give(b, 0, ls_dynamic_slice(ls_hlo_whole(b, 0), at, part), -1);
 }
 
 void ls_hlo_make_dynamic_update(ls_onnx_build *b) {
   const ls_shape shape = ls_hlo_in_shape(b, 0), part = ls_hlo_in_shape(b, 1);
   const int own = ls_hlo_batch_of(b, 0), batch = ls_hlo_batch_of(b, 1);
-  ls_tensor at[LS_MAX_RANK], x = ls_hlo_whole(b, b->node->inputs[0]);
+  ls_tensor at[LS_MAX_RANK], x = ls_hlo_whole(b, 0);
   if (b->node->num_inputs != (size_t)shape.rank + 2 ||
       part.rank != shape.rank) {
     ls_onnx_fail(b, ls_invalid_argument("%zu operands", b->node->num_inputs));
@@ -508,9 +522,7 @@ void ls_hlo_make_dynamic_update(ls_onnx_build *b) {
     x = ls_hlo_broadcast(b, ls_onnx_in(b, 0), shape, batch);
   for (int32_t i = 0; i < shape.rank; ++i)
     at[i] = ls_onnx_in(b, (size_t)i + 2);
-  ls_hlo_give(
-      b, 0, ls_dynamic_update_slice(x, ls_hlo_whole(b, b->node->inputs[1]), at),
-      batch);
+  ls_hlo_give(b, 0, ls_dynamic_update_slice(x, ls_hlo_whole(b, 1), at), batch);
 }
 
 void ls_hlo_make_pad(ls_onnx_build *b) {
@@ -525,8 +537,7 @@ void ls_hlo_make_pad(ls_onnx_build *b) {
       (low.dim[batch] | high.dim[batch] | interior.dim[batch]) != 0)
     ls_hlo_refuse_batch(b, "padding of the batch");
   ls_hlo_give(b, 0,
-              ls_pad(ls_hlo_whole(b, b->node->inputs[0]), ls_onnx_in(b, 1), low,
-                     high, interior),
+              ls_pad(ls_hlo_whole(b, 0), ls_onnx_in(b, 1), low, high, interior),
               batch);
 }
 
@@ -542,7 +553,7 @@ void ls_hlo_make_concatenate(ls_onnx_build *b) {
     parts[i] = batch >= 0 && ls_hlo_batch_of(b, i) < 0
                    ? ls_hlo_broadcast(b, ls_onnx_in(b, i),
                                       ls_hlo_in_shape(b, i), batch)
-                   : ls_hlo_whole(b, b->node->inputs[i]);
+                   : ls_hlo_whole(b, i);
   if (parts != NULL && ls_status_is_ok(b->status))
     ls_hlo_give(b, 0, ls_concatenate(parts, count, (int)axis), batch);
 }

@@ -306,7 +306,7 @@ ls_status ls_onnx_make(const ls_onnx *onnx, ls_nest inputs, bool training,
   LS_RETURN_IF_ERROR(ls_give(&b.status));
   LS_RETURN_IF_ERROR(make_nodes(&b, needed));
   for (size_t i = 0; i < count; ++i)
-    out_tensors[i] = file->types != NULL ? ls_hlo_whole(&b, wanted[i])
+    out_tensors[i] = file->types != NULL ? ls_hlo_output(&b, wanted[i])
                                          : ls_onnx_tensor(&b, wanted[i]);
   return ls_status_annotate(b.status, "as an output of '%s'", file->path);
 }

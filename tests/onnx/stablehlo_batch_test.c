@@ -87,6 +87,11 @@ TEST(values_with_the_batch_size_of_the_text_are_refused_with_another_one) {
                    LINE("}) : (tensor<2x2xf32>, tensor<f32>) -> "
                         "tensor<2xf32>"),
        LS_SHAPE(4, 2), LS_UNIMPLEMENTED, "a reduction of the batch"},
+      {"2x2xf32", "2x3xf32",
+       LINE("%y = stablehlo.constant dense<1.0> : tensor<2x3xf32>"),
+       LS_SHAPE(4, 2), LS_UNIMPLEMENTED,
+       "rows that do not depend on the examples, for a batch of another size "
+       "than 2, the text's"},
   };
   for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i)
     expect_row(&rows[i]);

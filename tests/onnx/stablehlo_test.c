@@ -142,6 +142,19 @@ TEST(elementwise_ops_compute_what_the_text_says) {
       ROW23(LINE("%0:2 = call @both(%x) : (" T23 ") -> (" T23 ", " T23 ")")
                 LINE("%y = stablehlo.add %0#0, %0#1 : " T23),
             0, 0, 0, 0, 0, 0),
+      ROW23(LINE("%n = stablehlo.negate %x : " T23)
+                LINE("%y = \"func.call\"(%n) <{callee = @relu}> : (" T23
+                     ") -> " T23),
+            0, 0, 0, 0, 0, 0),
+      ROW23(LINE("%a = stablehlo.constant dense<18446744073709551615> : "
+                 "tensor<ui64>")
+                LINE("%b = stablehlo.constant dense<1> : tensor<ui64>")
+                    LINE("%p = stablehlo.compare GT, %a, %b : (tensor<ui64>, "
+                         "tensor<ui64>) -> tensor<i1>")
+                        LINE("%n = stablehlo.negate %x : " T23)
+                            LINE("%y = stablehlo.select %p, %x, %n : "
+                                 "tensor<i1>, " T23),
+            1, 2, 3, 4, 5, 6),
       ROW23(LINE("%0 = stablehlo.iota dim = 1 : tensor<2x3xi32>")
                 LINE("%1 = stablehlo.convert %0 : (tensor<2x3xi32>) -> " T23)
                     LINE("%y = stablehlo.subtract %x, %1 : " T23),
@@ -616,6 +629,29 @@ TEST(other_texts_are_refused_with_their_place) {
        LS_INVALID_ARGUMENT, "expected the elements of f32[3]"},
       {"%y = stablehlo.constant dense<\"0x00\"> : tensor<3xf32>",
        LS_INVALID_ARGUMENT, "expected the elements of f32[3]"},
+      {"%y = stablehlo.constant dense<[255, -128, 256]> : tensor<3xi8>",
+       LS_INVALID_ARGUMENT, "expected the elements of i8[3]"},
+      {"%y = stablehlo.constant dense<-129> : tensor<3xi8>",
+       LS_INVALID_ARGUMENT, "expected the elements of i8[3]"},
+      {"%y = stablehlo.constant dense<[1, 2, -1]> : tensor<3xui32>",
+       LS_INVALID_ARGUMENT, "expected the elements of u32[3]"},
+      {"%y = stablehlo.constant dense<99999999999999999999> : tensor<3xi64>",
+       LS_INVALID_ARGUMENT, "expected the elements of i64[3]"},
+      {"%y = stablehlo.constant dense<[true, false]> : tensor<2xf32>",
+       LS_INVALID_ARGUMENT, "expected the elements of f32[2]"},
+      {"%y = stablehlo.constant dense<[[1.0, 2.0, 3.0], [4.0]]> : "
+       "tensor<2x2xf32>",
+       LS_INVALID_ARGUMENT, "expected the elements of f32[2,2]"},
+      {"%y = stablehlo.constant dense<]1.0 2.0,,, [ 3.0]> : tensor<3xf32>",
+       LS_INVALID_ARGUMENT, "expected the elements of f32[3]"},
+      {"%x = stablehlo.negate %x : " T23, LS_INVALID_ARGUMENT,
+       "expected each name once, got a second 'x'"},
+      {"%y = call @relu(%x) : (" T23 ") -> tensor<4xf32>", LS_INVALID_ARGUMENT,
+       "line 4, column 5: expected f32[4] as result 0 of call before, got "
+       "f32[2,3]"},
+      {"%y = stablehlo.convert %x : (" T23 ") -> tensor<2x3xi32>",
+       LS_INVALID_ARGUMENT,
+       "expected f32[2,3] as result 0 of main before, got i32[2,3]"},
       {"%y = call @none(%x) : (" T23 ") -> " T23, LS_INVALID_ARGUMENT, "@none"},
       {"%y = call @main(%x) : (" T23 ") -> " T23, LS_UNIMPLEMENTED,
        "calls more than 64 deep"},
@@ -659,6 +695,50 @@ TEST(other_texts_are_refused_with_their_place) {
                   rows[i].message);
     assert_null(onnx);
   }
+}
+
+#define REDUCE(region)                                                         \
+  LINE("%z = stablehlo.constant dense<0.0> : tensor<f32>")                     \
+  LINE("%s = stablehlo.reduce(%x init: %z) across dimensions = [1] : (" T23    \
+       ", tensor<f32>) -> tensor<2xf32>")                                      \
+  LINE("reducer(%a: tensor<f32>, %b: tensor<f32>) {")                          \
+  LINE("  %m = stablehlo.add " region)                                         \
+  LINE("}")                                                                    \
+  LINE("%y = stablehlo.broadcast_in_dim %s, dims = [0] : (tensor<2xf32>) "     \
+       "-> " T23)
+
+TEST(a_region_of_other_values_than_its_arguments_is_refused) {
+  static const row sums =
+      ROW23(REDUCE("%b, %a : tensor<f32> stablehlo.return %m : tensor<f32>"), 6,
+            6, 6, 15, 15, 15);
+  static const char *const bodies[] = {
+      REDUCE("%a, %a : tensor<f32> stablehlo.return %m : tensor<f32>"),
+      REDUCE("%a, %b : tensor<f32> stablehlo.return %b : tensor<f32>"),
+      REDUCE("%a, %z : tensor<f32> stablehlo.return %m : tensor<f32>")};
+  expect_row(&sums);
+  for (size_t i = 0; i < sizeof(bodies) / sizeof(bodies[0]); ++i) {
+    char text[TEXT_SIZE];
+    LS_OWN(ls_onnx, onnx) = NULL;
+    write_module("2x3xf32", "2x3xf32", bodies[i], text);
+    expect_ok(decode(text, strlen(text), &onnx));
+    expect_ok(ls_frame_begin());
+    const ls_tensor x = ls_fill(LS_DTYPE_F32, LS_SHAPE(2, 3), 1);
+    LS_OWN(ls_nest, y) = ls_onnx_apply(onnx, ls_leaf(x), false);
+    expect_status(ls_nest_status(y), LS_UNIMPLEMENTED,
+                  "a region that computes 'add of other values'");
+    expect_ok(ls_frame_end(NULL));
+  }
+}
+
+TEST(functions_in_the_generic_form_are_refused_by_name) {
+  static const char text[] =
+      "module {\n  \"func.func\"() <{sym_name = \"main\"}> ({\n"
+      "  ^bb0(%x: tensor<2xf32>):\n"
+      "    \"func.return\"(%x) : (tensor<2xf32>) -> ()\n"
+      "  }) : () -> ()\n}\n";
+  ls_onnx *onnx = NULL;
+  expect_status(decode(text, strlen(text), &onnx), LS_INVALID_ARGUMENT,
+                "print functions without --mlir-print-op-generic");
 }
 
 TEST(a_name_that_is_long_is_refused) {
