@@ -208,12 +208,12 @@ static ls_status next_indexed(ls_stage *stage, ls_nest *element) {
   const ls_dataset *dataset = stage->dataset;
   if (dataset->size >= 0 && self->index >= dataset->size)
     return ls_out_of_range("the end of data set '%s'", dataset->kind->name);
+  const int64_t index = self->index++;  // An element that fails is read, too.
   ls_fetch *fetch = ls_work_take_fetch(stage->work);
   if (fetch == NULL) return ls_out_of_memory();
   fetch->epoch = stage->epoch;
-  const ls_status status = ls_dataset_get(dataset, fetch, self->index, element);
+  const ls_status status = ls_dataset_get(dataset, fetch, index, element);
   ls_work_give_fetch(stage->work, fetch);
-  ++self->index;
   return status;
 }
 

@@ -130,6 +130,8 @@ void ls_anchors_reset(ls_anchors *anchors);
 LS_MUST_USE ls_status ls_anchors_keep(ls_anchors *anchors);
 // Reads the input's next element, and counts it even if reading fails.
 LS_MUST_USE ls_status ls_anchors_read(ls_anchors *anchors, ls_nest *element);
+// Does both. Without the first state the element that is read fails.
+LS_MUST_USE ls_status ls_anchors_next(ls_anchors *anchors, ls_nest *element);
 // Drops anchors needed only for elements before number `at`.
 void ls_anchors_drop(ls_anchors *anchors, int64_t at);
 
@@ -140,6 +142,7 @@ void ls_anchors_sweep(ls_anchors *anchors);
 
 // Save and restore the input's position after `at` elements: its state under
 // "input0" and the number of elements to read from there under "again".
+//   LS_RESOURCE_EXHAUSTED  no memory; saving: none for the state before, either
 LS_MUST_USE ls_status ls_anchors_save(ls_anchors *anchors, int64_t at,
                                       ls_record *record);
 LS_MUST_USE ls_status ls_anchors_restore(ls_anchors *anchors,

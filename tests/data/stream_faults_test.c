@@ -164,6 +164,108 @@ TEST(samples_survive) { expect_survived(drawn); }
 TEST(windows_and_their_rows_survive) { expect_survived(windows); }
 TEST(buckets_survive) { expect_survived(buckets); }
 
+// ---- Reading on after a failure --------------------------------------------
+enum { ALL = 48, BATCH = 16 };
+static int num_made;  // Elements that keep_all has seen.
+
+static ls_nest same(ls_nest element, const ls_map_call *call, void *user) {
+  (void)call, (void)user;
+  return ls_nest_retain(element);
+}
+
+static ls_status keep_all(ls_nest element, const ls_map_call *call, void *user,
+                          bool *out_keep) {
+  (void)element, (void)call, (void)user;
+  ++num_made;
+  *out_keep = true;
+  return ls_ok();
+}
+
+static int64_t length_one(ls_nest element, void *user) {
+  (void)element, (void)user;
+  return 1;
+}
+
+static ls_dataset *in_order(void) {
+  return ls_dataset_filter(ls_dataset_range(0, ALL, 1),
+                           &(ls_filter_options){.call = keep_all});
+}
+
+static ls_dataset *batches(void) {
+  return ls_dataset_batch(in_order(), &(ls_batch_options){.size = BATCH});
+}
+
+static ls_dataset *batches_of_mapped(void) {
+  return ls_dataset_batch(
+      ls_dataset_map(
+          in_order(),
+          &(ls_map_options){.call = same,
+                            .result = ls_nest_spec(LS_DTYPE_I64, LS_SCALAR)}),
+      &(ls_batch_options){.size = BATCH});
+}
+
+static ls_dataset *rows_of_windows(void) {
+  return ls_dataset_window(
+      in_order(), &(ls_dataset_window_options){.size = BATCH, .shift = BATCH});
+}
+
+static ls_dataset *one_bucket(void) {
+  static const int64_t sizes[] = {BATCH};
+  return ls_dataset_bucket(
+      in_order(), &(ls_bucket_options){.length = length_one, .sizes = sizes});
+}
+
+// Reads to the end, also after a failure, which costs an element or a batch of
+// them. The other batches stay as they are; a bucket loses no element made.
+static ls_status read_all(void *user) {
+  ls_dataset *(*make)(void) = *(ls_dataset * (**)(void)) user;
+  LS_OWN(ls_dataset, dataset) = make();
+  LS_OWN(ls_iterator, iterator) = NULL;
+  LS_OWN(ls_nest, element) = ls_none();
+  LS_OWN(ls_status, first) = ls_ok();
+  int64_t count = 0;
+  num_made = 0;
+  LS_RETURN_IF_ERROR(ls_iterator_create(dataset, NULL, &iterator));
+  for (;;) {
+    const ls_status status = ls_iterator_next(iterator, &element);
+    const ls_code code = ls_status_code(status);
+    if (code == LS_OUT_OF_RANGE) ls_status_free(status);
+    if (code == LS_OUT_OF_RANGE) break;
+    first = ls_status_join(ls_give(&first), status);
+    if (code != LS_OK) continue;
+    const ls_array *array = ls_nest_as_array(element);
+    const int64_t begin = ls_array_i64(array, 0);
+    if (make != one_bucket && begin % BATCH != 0)
+      fail_msg("a batch begins with %d", (int)begin);
+    for (int64_t i = 1; i < ls_array_num_elements(array); ++i)
+      assert_int_equal(ls_array_i64(array, i) > begin, 1);
+    count += ls_array_num_elements(array);
+  }
+  const int64_t all = make == one_bucket ? num_made : ALL;
+  assert_true(count == all ||
+              (!ls_status_is_ok(first) && count == all - BATCH));
+  return ls_give(&first);
+}
+
+static void expect_in_place(ls_dataset *(*make)(void)) {
+  REFUSE_EACH(read_all, &make);
+  refuse_each(&(fault_scenario){.name = "read_all",
+                                .act = read_all,
+                                .user = &make,
+                                .options = {.input_threads = LS_SOME(1)}});
+}
+
+TEST(batches_after_a_failure_are_as_without_it) { expect_in_place(batches); }
+TEST(batches_of_maps_after_a_failure_are_as_without_it) {
+  expect_in_place(batches_of_mapped);
+}
+TEST(windows_after_a_failure_are_as_without_it) {
+  expect_in_place(rows_of_windows);
+}
+TEST(a_bucket_after_a_failure_has_all_elements_made) {
+  expect_in_place(one_bucket);
+}
+
 // ---- Records that nobody saved ---------------------------------------------
 // Puts another number in place of the one that stands at `at`.
 static void put_number(const char *text, size_t at, const char *number,

@@ -54,6 +54,14 @@ ls_status ls_anchors_read(ls_anchors *anchors, ls_nest *element) {
   return status;
 }
 
+ls_status ls_anchors_next(ls_anchors *anchors, ls_nest *element) {
+  const ls_status kept = ls_anchors_keep(anchors);
+  const ls_status status = ls_anchors_read(anchors, element);
+  if (!anchors->ended) return ls_status_join(kept, status);
+  ls_status_free(kept);
+  return status;
+}
+
 // Returns the index of the last anchor at or before `at`, or anchors->count.
 static size_t anchors_find(const ls_anchors *anchors, int64_t at) {
   size_t low = 0, high = anchors->count;  // Range of the result.
@@ -101,6 +109,7 @@ void ls_anchors_sweep(ls_anchors *anchors) {
 ls_status ls_anchors_save(ls_anchors *anchors, int64_t at, ls_record *record) {
   const size_t i = anchors_find(anchors, at);
   ls_record *inner = NULL;
+  if (i == anchors->count && at < anchors->read) return ls_out_of_memory();
   if (i == anchors->count) {  // No element has been read yet.
     LS_RETURN_IF_ERROR(ls_record_add(record, "input0", &inner));
     LS_RETURN_IF_ERROR(ls_stage_save(anchors->input, inner));

@@ -75,20 +75,25 @@ static ls_status bucket_choose(const bucket_dataset *dataset, ls_nest element,
   return ls_ok();
 }
 
-// Makes room for one more element before reading it.
-static bool bucket_make_room(bucket_stage *self, waiting *slot) {
+// Makes room in each bucket for one more element before reading it, so that it
+// is not lost.
+static ls_status bucket_make_room(bucket_stage *self) {
   ls_allocator *allocator = self->stage.work->allocator;
-  const size_t count = slot->count + 1;
-  return LS_GROW(allocator, slot->elements, slot->capacity[0], count) &&
-         LS_GROW(allocator, slot->ids, slot->capacity[1], count) &&
-         LS_GROW(allocator, slot->at, slot->capacity[2], count);
+  for (size_t i = 0; i < bucket_of(self)->num_buckets; ++i) {
+    waiting *slot = &self->buckets[i];
+    const size_t count = slot->count + 1;
+    if (!LS_GROW(allocator, slot->elements, slot->capacity[0], count) ||
+        !LS_GROW(allocator, slot->ids, slot->capacity[1], count) ||
+        !LS_GROW(allocator, slot->at, slot->capacity[2], count))
+      return ls_out_of_memory();
+  }
+  return ls_ok();
 }
 
 // Moves the element just read into its bucket.
 static ls_status bucket_put(bucket_stage *self, size_t *out_bucket) {
   LS_RETURN_IF_ERROR(bucket_choose(bucket_of(self), self->input, out_bucket));
   waiting *slot = &self->buckets[*out_bucket];
-  if (!bucket_make_room(self, slot)) return ls_out_of_memory();
   const ls_nest old = slot->elements[slot->count];
   slot->elements[slot->count] = self->input;
   self->input = old;
@@ -129,6 +134,7 @@ static ls_status bucket_next(ls_stage *stage, ls_nest *element) {
   const bucket_dataset *dataset = bucket_of(self);
   while (!self->anchors.ended) {
     size_t bucket = 0;
+    LS_RETURN_IF_ERROR(bucket_make_room(self));
     LS_RETURN_IF_ERROR(ls_anchors_keep(&self->anchors));
     ls_status status = ls_anchors_read(&self->anchors, &self->input);
     if (self->anchors.ended) {
@@ -192,6 +198,7 @@ static ls_status bucket_restore(ls_stage *stage, const ls_record *record) {
     size_t bucket = 0;
     memcpy(&at, (const char *)data + i * sizeof(at), sizeof(at));
     LS_RETURN_IF_ERROR(ls_anchors_go_to(&self->anchors, at));
+    LS_RETURN_IF_ERROR(bucket_make_room(self));
     LS_RETURN_IF_ERROR(ls_anchors_read(&self->anchors, &self->input));
     LS_RETURN_IF_ERROR(bucket_put(self, &bucket));
     if ((int64_t)self->buckets[bucket].count >= bucket_of(self)->sizes[bucket])

@@ -65,8 +65,9 @@ static void run_slot(ls_input_task *task) {
 // Reads the input's next element into its slot.
 static ls_status read_slot(map_stage *self, map_slot *slot) {
   ls_stage *input = self->stage.inputs[0];
-  if (self->capacity > 0) LS_RETURN_IF_ERROR(ls_anchors_keep(&self->anchors));
-  slot->status = ls_anchors_read(&self->anchors, &slot->input);
+  slot->status = self->capacity > 0
+                     ? ls_anchors_next(&self->anchors, &slot->input)
+                     : ls_anchors_read(&self->anchors, &slot->input);
   if (self->anchors.ended) {
     const ls_status status = slot->status;
     slot->status = ls_ok();
@@ -276,17 +277,20 @@ static ls_status read_elements(batch_stage *self, size_t *out_count,
   const size_t size = (size_t)batch_of(stage)->options.size;
   ls_allocator *allocator = stage->work->allocator;
   ls_status first = ls_ok();
+  LS_OWN(ls_nest, spare) = ls_none();  // For an element without room.
   *out_count = *out_failed = 0;
   while (*out_count + *out_failed < size) {
     const size_t at = *out_count;
-    if (!LS_GROW(allocator, self->elements, self->capacity, at + 1) ||
-        !LS_GROW(allocator, self->ids, self->ids_capacity, at + 1))
-      return ls_status_join(first, ls_out_of_memory());
-    ls_status status = ls_stage_next(stage->inputs[0], &self->elements[at]);
+    const bool has_room =
+        LS_GROW(allocator, self->elements, self->capacity, at + 1) &&
+        LS_GROW(allocator, self->ids, self->ids_capacity, at + 1);
+    ls_status status = ls_stage_next(stage->inputs[0],
+                                     has_room ? &self->elements[at] : &spare);
     if (ls_status_code(status) == LS_OUT_OF_RANGE) {
       ls_status_free(status);
       break;
     }
+    if (ls_status_is_ok(status) && !has_room) status = ls_out_of_memory();
     if (ls_status_is_ok(status)) {
       self->ids[at] = ls_stage_id(stage->inputs[0]);
       ++*out_count;

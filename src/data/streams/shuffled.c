@@ -236,7 +236,6 @@ typedef struct prefetch_stage {
   ls_ahead *ahead;     // NULL: elements are passed through.
   int64_t capacity;
   int64_t *ids;   // Ids of elements in the queue, by number.
-  int64_t begun;  // Makes that failed before reading an element.
   int64_t given;  // Elements that the maker has given.
   int64_t id;
 } prefetch_stage;
@@ -245,14 +244,8 @@ typedef struct prefetch_stage {
 static ls_status prefetched_make(void *user, int64_t number, ls_nest *element) {
   prefetch_stage *self = user;
   ls_anchors *anchors = &self->anchors;
-  ls_anchors_drop(anchors, __atomic_load_n(&self->given, __ATOMIC_RELAXED) -
-                               self->begun);
-  const ls_status kept = ls_anchors_keep(anchors);
-  if (!ls_status_is_ok(kept)) {
-    ++self->begun;
-    return kept;
-  }
-  const ls_status status = ls_anchors_read(anchors, element);
+  ls_anchors_drop(anchors, __atomic_load_n(&self->given, __ATOMIC_RELAXED));
+  const ls_status status = ls_anchors_next(anchors, element);
   self->ids[number % (self->capacity + 2)] = ls_stage_id(self->stage.inputs[0]);
   return status;
 }
@@ -278,7 +271,7 @@ static void drain_ahead(ls_stage *stage) {
   prefetch_stage *self = (prefetch_stage *)stage;
   if (self->ahead == NULL) return;
   ls_ahead_seek(self->ahead, 0, -1);
-  self->begun = self->given = 0;
+  self->given = 0;
   ls_anchors_reset(&self->anchors);
 }
 
@@ -287,8 +280,7 @@ static ls_status prefetched_save(ls_stage *stage, ls_record *record) {
   if (self->ahead == NULL)
     return ls_anchors_save(&self->anchors, 0, record);  // Passes through.
   ls_ahead_pause(self->ahead);
-  const int64_t at = ls_ahead_number(self->ahead) - self->begun;
-  return ls_anchors_save(&self->anchors, at > 0 ? at : 0, record);
+  return ls_anchors_save(&self->anchors, ls_ahead_number(self->ahead), record);
 }
 
 static ls_status prefetched_restore(ls_stage *stage, const ls_record *record) {

@@ -104,9 +104,8 @@ typedef struct unbatch_stage {
 static ls_status read_batch(unbatch_stage *self) {
   size_t leaf = 0;
   const int64_t row = self->row;
-  LS_RETURN_IF_ERROR(ls_anchors_keep(&self->anchors));
   self->row = 0;  // There is no current row.
-  LS_RETURN_IF_ERROR(ls_anchors_read(&self->anchors, &self->batch));
+  LS_RETURN_IF_ERROR(ls_anchors_next(&self->anchors, &self->batch));
   self->rows = -1;
   LS_RETURN_IF_ERROR(unbatch_count_rows(self->batch, &self->rows, &leaf));
   self->row = row;

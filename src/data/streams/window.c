@@ -77,9 +77,8 @@ static ls_status read_window(window_stage *self) {
   const window *dataset = window_of(&self->stage);
   ls_anchors *anchors = &self->anchors;
   while (!anchors->ended && anchors->read < self->first + dataset->span) {
-    LS_RETURN_IF_ERROR(ls_anchors_keep(anchors));
     held *item = item_of(self, anchors->read);
-    ls_status status = ls_anchors_read(anchors, &item->element);
+    ls_status status = ls_anchors_next(anchors, &item->element);
     if (anchors->ended)
       ls_status_free(status);
     else
