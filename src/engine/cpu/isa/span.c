@@ -213,6 +213,7 @@ F16_TWO(mul, vf_mul)
 F16_TWO(div, vf_div)
 F16_TWO(maximum, max_vectors)
 F16_TWO(minimum, min_vectors)
+F16_TWO(relu_grad, vf_where_positive)
 #endif
 
 // ---- All -------------------------------------------------------------------
@@ -244,6 +245,7 @@ const ls_cpu_spans LS_ISA_NAME(ls_cpu_spans) = {
             [LS_OP_DIV] = div_F16,
             [LS_OP_MAXIMUM] = maximum_F16,
             [LS_OP_MINIMUM] = minimum_F16,
+            [LS_OP_RELU_GRAD] = relu_grad_F16,
             [LS_OP_ROUND] = round_F16,
             [LS_OP_FLOOR] = floor_F16,
             [LS_OP_CEIL] = ceil_F16,
