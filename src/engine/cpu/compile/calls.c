@@ -25,10 +25,6 @@ static bool is_passed(const ls_cpu_compiler *self, uint32_t i) {
          code == LS_CPU_LABELS || code == LS_CPU_NOTHING;
 }
 
-static uint32_t count_operands(const ls_cpu_instruction *at) {
-  return at->code == LS_CPU_NOTHING ? 0 : at->num_in + at->num_out;
-}
-
 // Sorts instructions beside a call (or its end) into those that must stay on
 // their side, because they or their dependents are needed there, and those that
 // may pass to the other side.
@@ -48,7 +44,7 @@ typedef struct side {
 static void add_stay(side *s, uint32_t i) {
   const ls_cpu_compiler *self = s->self;
   const ls_cpu_instruction *at = &self->instructions[i];
-  for (uint32_t k = 0; k < count_operands(at); ++k)
+  for (uint32_t k = 0; k < ls_cpu_num_operands(self, i); ++k)
     (k < at->num_in ? s->is_read
                     : s->is_written)[self->operands[at->operand + k]] = true;
   s->stay[s->num_stay++] = i;
@@ -57,7 +53,7 @@ static void add_stay(side *s, uint32_t i) {
 static bool depends_on_stay(const side *s, uint32_t i) {
   const ls_cpu_compiler *self = s->self;
   const ls_cpu_instruction *at = &self->instructions[i];
-  for (uint32_t k = 0; k < count_operands(at); ++k) {
+  for (uint32_t k = 0; k < ls_cpu_num_operands(self, i); ++k) {
     const uint32_t root = self->operands[at->operand + k];
     if (s->is_written[root] || (k >= at->num_in && s->is_read[root]))
       return true;
@@ -69,7 +65,7 @@ static void clear_marks(side *s) {
   const ls_cpu_compiler *self = s->self;
   for (uint32_t n = 0; n < s->num_stay; ++n) {
     const ls_cpu_instruction *at = &self->instructions[s->stay[n]];
-    for (uint32_t k = 0; k < count_operands(at); ++k)
+    for (uint32_t k = 0; k < ls_cpu_num_operands(self, s->stay[n]); ++k)
       s->is_read[self->operands[at->operand + k]] =
           s->is_written[self->operands[at->operand + k]] = false;
   }
@@ -84,26 +80,6 @@ static void place_instruction(side *s, uint32_t i, bool keeps_values) {
     add_stay(s, i);
   else
     s->pass[s->num_pass++] = i;
-}
-
-// Writes instructions from other positions to `position` and after, in this
-// order.
-static bool write_instructions_at(side *s, uint32_t position,
-                                  const uint32_t *order, uint32_t count) {
-  ls_cpu_compiler *self = s->self;
-  ls_cpu_instruction *instructions =
-      ls_arena_new_array(&self->temp, ls_cpu_instruction, count);
-  ls_cpu_origin *origins =
-      ls_arena_new_array(&self->temp, ls_cpu_origin, count);
-  if (instructions == NULL || origins == NULL) return false;
-  for (uint32_t n = 0; n < count; ++n) {
-    instructions[n] = self->instructions[order[n]];
-    origins[n] = self->origins[order[n]];
-  }
-  memcpy(&self->instructions[position], instructions,
-         count * sizeof(*instructions));
-  memcpy(&self->origins[position], origins, count * sizeof(*origins));
-  return true;
 }
 
 static void reverse_positions(uint32_t *items, uint32_t count) {
@@ -125,14 +101,24 @@ static bool any_commits(const side *s) {
 static bool write_lists(side *s, uint32_t position, const uint32_t *first,
                         uint32_t num_first, const uint32_t *second,
                         uint32_t num_second) {
-  uint32_t *order =
-      ls_arena_new_array(&s->self->temp, uint32_t, num_first + num_second);
-  if (order == NULL) return false;
-  memcpy(order, first, num_first * sizeof(*order));
-  memcpy(order + num_first, second, num_second * sizeof(*order));
+  ls_cpu_compiler *self = s->self;
+  const uint32_t count = num_first + num_second;
+  ls_cpu_instruction *instructions =
+      ls_arena_new_array(&self->temp, ls_cpu_instruction, count);
+  ls_cpu_origin *origins =
+      ls_arena_new_array(&self->temp, ls_cpu_origin, count);
+  if (instructions == NULL || origins == NULL) return false;
+  for (uint32_t n = 0; n < count; ++n) {
+    const uint32_t i = n < num_first ? first[n] : second[n - num_first];
+    instructions[n] = self->instructions[i];
+    origins[n] = self->origins[i];
+  }
   // Clears the marks while the instructions are at their old positions.
   clear_marks(s);
-  return write_instructions_at(s, position, order, num_first + num_second);
+  memcpy(&self->instructions[position], instructions,
+         count * sizeof(*instructions));
+  memcpy(&self->origins[position], origins, count * sizeof(*origins));
+  return true;
 }
 
 // Moves instructions that the call at `begin` to `end` does not need after the
@@ -165,7 +151,8 @@ static bool is_part(const side *s, uint32_t i) {
   const ls_cpu_compiler *self = s->self;
   const ls_cpu_instruction *at = &self->instructions[i];
   bool is_part = at->code == LS_CPU_KERNEL && at->loop == ls_elementwise_loop;
-  for (uint32_t k = at->num_in; k < count_operands(at) && is_part; ++k) {
+  for (uint32_t k = at->num_in; k < ls_cpu_num_operands(self, i) && is_part;
+       ++k) {
     const uint32_t root = self->operands[at->operand + k];
     is_part = s->is_read[root] && !s->is_passed_read[root];
   }
@@ -183,13 +170,13 @@ static bool keep_parts(side *s) {
     const bool stays = is_part(s, i);
     s->is_kept[i] = stays;
     found |= stays;
-    for (uint32_t k = 0; k < at->num_in && count_operands(at) > 0; ++k)
+    for (uint32_t k = 0; k < at->num_in && at->code != LS_CPU_NOTHING; ++k)
       (stays ? s->is_read
              : s->is_passed_read)[self->operands[at->operand + k]] = true;
   }
   for (uint32_t n = 0; n < s->num_pass; ++n) {
     const ls_cpu_instruction *at = &self->instructions[s->pass[n]];
-    for (uint32_t k = 0; k < count_operands(at); ++k) {
+    for (uint32_t k = 0; k < ls_cpu_num_operands(self, s->pass[n]); ++k) {
       const uint32_t root = self->operands[at->operand + k];
       s->is_passed_read[root] = s->is_read[root] = false;
     }

@@ -299,6 +299,20 @@ static inline bool ls_cpu_is_straight(ls_cpu_code code) {
          code == LS_CPU_SUMS_FINISH;
 }
 
+// Returns the number of operands that an instruction uses: a removed copy keeps
+// its own in the list.
+static inline uint32_t ls_cpu_num_operands(const ls_cpu_compiler *self,
+                                           uint32_t i) {
+  const ls_cpu_instruction *at = &self->instructions[i];
+  return at->code == LS_CPU_NOTHING ? 0 : at->num_in + at->num_out;
+}
+
+// Returns true if no instruction may move across the one at a position.
+static inline bool ls_cpu_is_wall(const ls_cpu_compiler *self,
+                                  const bool *is_target, uint32_t i) {
+  return is_target[i] || !ls_cpu_is_straight(self->instructions[i].code);
+}
+
 // ---- exchanges.c -----------------------------------------------------------
 // Moves the ends of exchanges of sums down.
 void ls_cpu_delay_exchanges(ls_cpu_compiler *self);

@@ -230,22 +230,15 @@ void ls_cpu_emit_use(ls_cpu_compiler *self, ls_cpu_scope *scope,
     return;
   }
   if (plan->labels != 0) emit_labels(self, scope, use);
-  kernel_step step = {.loop = plan->loop,
-                      .blocks = plan->blocks,
-                      .reads = !plan->only_shared,
-                      .begin = plan->first_outputs,
+  const bool is_empty = has_empty_outputs(plan);
+  kernel_step step = {.loop = is_empty ? compute_nothing : plan->loop,
+                      .blocks = is_empty ? 0 : plan->blocks,
+                      .reads = is_empty || !plan->only_shared,
+                      .begin = is_empty ? 0 : plan->first_outputs,
                       .end = plan->node->num_outputs,
                       .shared_in = LS_CPU_NONE,
                       .shared_out = LS_CPU_NONE};
-  if (has_empty_outputs(plan)) {
-    step.loop = compute_nothing;
-    step.blocks = 0;
-    step.reads = true;
-    step.begin = 0;
-    emit_step(self, scope, use, &step);
-    return;
-  }
-  if (plan->first != NULL) {
+  if (plan->first != NULL && !is_empty) {
     step.shared_in = ls_cpu_new_storage(
         self, use->lanes > 1 ? ls_round_to_line(plan->shared) * use->lanes
                              : plan->shared);
@@ -258,6 +251,7 @@ void ls_cpu_emit_use(ls_cpu_compiler *self, ls_cpu_scope *scope,
     emit_step(self, scope, use, &first);
   }
   emit_step(self, scope, use, &step);
+  if (is_empty) return;
   const int64_t blocks =
       plan->first_blocks > plan->blocks ? plan->first_blocks : plan->blocks;
   ls_cpu_need_scratch(self, plan->scratch, blocks * use->lanes);

@@ -43,7 +43,7 @@ static size_t sums_bytes(const scan_state *s, uint32_t i) {
 }
 
 static bool is_wall(const scan_state *s, uint32_t i) {
-  return s->is_target[i] || !ls_cpu_is_straight(code_at(s, i));
+  return ls_cpu_is_wall(s->compiler, s->is_target, i);
 }
 
 // Marks the operands of an end, or drops the marks.
@@ -74,8 +74,7 @@ static void end_exchanges(scan_state *s, uint32_t count, uint32_t i) {
 // Returns true if an instruction uses an operand of an exchange under way.
 static bool uses_operand(const scan_state *s, uint32_t i) {
   const ls_cpu_instruction *at = &s->compiler->instructions[i];
-  if (at->code == LS_CPU_NOTHING) return false;
-  for (uint32_t k = 0; k < at->num_in + at->num_out; ++k)
+  for (uint32_t k = 0; k < ls_cpu_num_operands(s->compiler, i); ++k)
     if (s->users[s->compiler->operands[at->operand + k]] > 0) return true;
   return false;
 }

@@ -260,25 +260,20 @@ ls_status ls_cpu_region_init(ls_cpu_compiler *compiler, const ls_node *op,
   self->num_given = self->num_gathered +
                     (uint32_t)ls_node_int(op, LS_ATTR_ID_NUM_WIDE_GATHERED);
   LS_RETURN_IF_ERROR(check_body_shape(compiler, self));
-  self->bodies = ls_arena_new_array(temp, ls_cpu_body, self->num_bodies);
-  self->classes = ls_arena_new_array(&compiler->out->arena, uint32_t, replicas);
-  self->after_merge = ls_arena_new_array(temp, bool, nodes);
-  self->needed = ls_arena_new_array(temp, bool, nodes);
-  self->published = ls_arena_new_array(temp, uint32_t, nodes);
-  self->is_lane_merge = ls_arena_new_array(temp, bool, nodes);
-  self->merges = ls_arena_new_array(temp, ls_cpu_lane_merge, nodes);
-  self->is_gathered = ls_arena_new_array(temp, bool, self->num_given);
-  self->wide =
-      ls_arena_new_array(temp, uint32_t, self->num_given - self->num_gathered);
-  self->gathered =
-      ls_arena_new_array(temp, uint32_t, self->num_gathered * replicas);
-  uint64_t *refs = ls_arena_new_array(temp, uint64_t, self->num_bodies);
-  if (self->bodies == NULL || self->classes == NULL ||
-      self->after_merge == NULL || self->needed == NULL ||
-      self->published == NULL || self->is_lane_merge == NULL ||
-      self->merges == NULL || self->is_gathered == NULL || self->wide == NULL ||
-      self->gathered == NULL || refs == NULL)
-    return ls_out_of_memory();
+  LS_ARENA_SET_OR_RETURN(temp, ls_cpu_body, self->bodies, self->num_bodies);
+  LS_ARENA_SET_OR_RETURN(&compiler->out->arena, uint32_t, self->classes,
+                         replicas);
+  LS_ARENA_SET_OR_RETURN(temp, bool, self->after_merge, nodes);
+  LS_ARENA_SET_OR_RETURN(temp, bool, self->needed, nodes);
+  LS_ARENA_SET_OR_RETURN(temp, uint32_t, self->published, nodes);
+  LS_ARENA_SET_OR_RETURN(temp, bool, self->is_lane_merge, nodes);
+  LS_ARENA_SET_OR_RETURN(temp, ls_cpu_lane_merge, self->merges, nodes);
+  LS_ARENA_SET_OR_RETURN(temp, bool, self->is_gathered, self->num_given);
+  LS_ARENA_SET_OR_RETURN(temp, uint32_t, self->wide,
+                         self->num_given - self->num_gathered);
+  LS_ARENA_SET_OR_RETURN(temp, uint32_t, self->gathered,
+                         self->num_gathered * replicas);
+  LS_ARENA_ARRAY_OR_RETURN(temp, uint64_t, refs, self->num_bodies);
   LS_RETURN_IF_ERROR(init_classes(compiler, self));
   for (uint32_t k = 0; k < self->num_bodies; ++k)
     LS_RETURN_IF_ERROR(init_body(compiler, self, k));

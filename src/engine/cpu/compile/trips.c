@@ -17,22 +17,25 @@ static bool in_a_loop(const ls_cpu_compiler *self, uint32_t position) {
   return false;
 }
 
-// Returns true if an instruction writes a storage of this kind.
-static bool writes_to(const ls_cpu_compiler *self, uint32_t i,
-                      ls_cpu_home home) {
+// Returns true if an instruction writes a storage of this kind with this index,
+// or with any.
+static bool writes_to(const ls_cpu_compiler *self, uint32_t i, ls_cpu_home home,
+                      uint32_t index) {
   const ls_cpu_instruction *at = &self->instructions[i];
-  if (at->code == LS_CPU_NOTHING) return false;
-  for (uint32_t k = at->num_in; k < at->num_in + at->num_out; ++k) {
-    const uint32_t root = ls_cpu_root(self, self->operands[at->operand + k]);
-    if (self->storages[root].home == home) return true;
+  for (uint32_t k = at->num_in; k < ls_cpu_num_operands(self, i); ++k) {
+    const ls_cpu_storage *s =
+        &self->storages[ls_cpu_root(self, self->operands[at->operand + k])];
+    if (s->home == home && (index == LS_CPU_NONE || s->index == index))
+      return true;
   }
   return false;
 }
 
 bool ls_cpu_commits(const ls_cpu_compiler *self, uint32_t i) {
   return self->program->apart
-             ? writes_to(self, i, LS_CPU_NEW_VALUE) && in_a_loop(self, i)
-             : writes_to(self, i, LS_CPU_VARIABLE);
+             ? writes_to(self, i, LS_CPU_NEW_VALUE, LS_CPU_NONE) &&
+                   in_a_loop(self, i)
+             : writes_to(self, i, LS_CPU_VARIABLE, LS_CPU_NONE);
 }
 
 // ---- Programs that update variables in place -------------------------------
@@ -42,18 +45,22 @@ static bool may_fail(ls_cpu_code code) {
          code == LS_CPU_STACK_POP;
 }
 
-// Returns the range of positions during which an instruction may run; for lanes
-// from launch to join.
-static ls_cpu_stretch time_of(const ls_cpu_compiler *self, uint32_t i) {
+static void extend_stretch(ls_cpu_stretch *stretch,
+                           const ls_cpu_stretch *other) {
+  if (other->begin < stretch->begin) stretch->begin = other->begin;
+  if (other->end > stretch->end) stretch->end = other->end;
+}
+
+// Returns the range of positions during which an instruction may run, within a
+// trip of `trip`, if that is not NULL; for lanes from launch to join.
+static ls_cpu_stretch time_of(const ls_cpu_compiler *self, uint32_t i,
+                              const ls_cpu_stretch *trip) {
   const uint32_t replicate = self->origins[i].replicate;
   ls_cpu_stretch time = {i, i};
   if (replicate != LS_CPU_NONE) time = self->replicates[replicate];
-  for (size_t k = 0; k < self->num_loops; ++k) {
-    const ls_cpu_stretch *loop = &self->loops[k];
-    if (!ls_cpu_is_within(loop, i)) continue;
-    if (loop->begin < time.begin) time.begin = loop->begin;
-    if (loop->end > time.end) time.end = loop->end;
-  }
+  for (size_t k = 0; k < self->num_loops; ++k)
+    if (&self->loops[k] != trip && ls_cpu_is_within(&self->loops[k], i))
+      extend_stretch(&time, &self->loops[k]);
   return time;
 }
 
@@ -61,8 +68,8 @@ static bool may_tear_variables(const ls_cpu_compiler *self) {
   uint32_t first_write = UINT32_MAX, last_failure = 0;
   for (uint32_t i = 0; i < self->num_instructions; ++i) {
     const bool fails = may_fail(self->instructions[i].code);
-    if (!fails && !writes_to(self, i, LS_CPU_VARIABLE)) continue;
-    const ls_cpu_stretch time = time_of(self, i);
+    if (!fails && !writes_to(self, i, LS_CPU_VARIABLE, LS_CPU_NONE)) continue;
+    const ls_cpu_stretch time = time_of(self, i, NULL);
     if (fails && time.end > last_failure) last_failure = time.end;
     if (!fails && time.begin < first_write) first_write = time.begin;
   }
@@ -84,40 +91,11 @@ static const ls_cpu_stretch *loop_around(const ls_cpu_compiler *self,
   return outer;
 }
 
-static void extend_stretch(ls_cpu_stretch *stretch, uint32_t begin,
-                           uint32_t end) {
-  if (begin < stretch->begin) stretch->begin = begin;
-  if (end > stretch->end) stretch->end = end;
-}
-
-// Extends `writes` by an instruction. One in an inner loop or among lanes may
-// write at any time of the loop or launch.
-static void cover_write(const ls_cpu_compiler *self, const ls_cpu_stretch *loop,
-                        uint32_t i, ls_cpu_stretch *writes) {
-  extend_stretch(writes, i, i);
-  for (size_t k = 0; k < self->num_loops; ++k) {
-    const ls_cpu_stretch *inner = &self->loops[k];
-    if (inner != loop && ls_cpu_is_within(inner, i))
-      extend_stretch(writes, inner->begin, inner->end);
-  }
-  const uint32_t replicate = self->origins[i].replicate;
-  if (replicate != LS_CPU_NONE)
-    extend_stretch(writes, self->replicates[replicate].begin,
-                   self->replicates[replicate].end);
-}
-
 // Returns true if a variable's new value is complete before the loop begins.
 static bool begins_before(const ls_cpu_compiler *self, uint32_t use,
                           uint32_t begin) {
-  for (uint32_t i = 0; i < begin; ++i) {
-    const ls_cpu_instruction *at = &self->instructions[i];
-    if (at->code == LS_CPU_NOTHING) continue;
-    for (uint32_t k = at->num_in; k < at->num_in + at->num_out; ++k) {
-      const ls_cpu_storage *s =
-          &self->storages[ls_cpu_root(self, self->operands[at->operand + k])];
-      if (s->home == LS_CPU_NEW_VALUE && s->index == use) return true;
-    }
-  }
+  for (uint32_t i = 0; i < begin; ++i)
+    if (writes_to(self, i, LS_CPU_NEW_VALUE, use)) return true;
   return false;
 }
 
@@ -126,12 +104,13 @@ static void find_trips(ls_cpu_compiler *self) {
   const ls_cpu_stretch *loop = NULL;
   ls_cpu_stretch writes = {UINT32_MAX, 0};
   for (uint32_t i = 0; i < self->num_instructions; ++i) {
-    if (!writes_to(self, i, LS_CPU_NEW_VALUE)) continue;
+    if (!writes_to(self, i, LS_CPU_NEW_VALUE, LS_CPU_NONE)) continue;
     const ls_cpu_stretch *around = loop_around(self, i);
     if (around == NULL && loop == NULL) continue;
     if (around == NULL || (loop != NULL && loop != around)) return;
     loop = around;
-    cover_write(self, loop, i, &writes);
+    const ls_cpu_stretch time = time_of(self, i, loop);
+    extend_stretch(&writes, &time);
   }
   if (loop == NULL) return;
   for (uint32_t k = 0; k < program->num_uses; ++k)

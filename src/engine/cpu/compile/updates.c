@@ -30,21 +30,11 @@ typedef struct slots {
   bool goes_down;  // The scan goes from the end to the beginning.
 } slots;
 
-static bool is_wall(const ls_cpu_compiler *self, const slots *s, uint32_t i) {
-  return s->is_target[i] || !ls_cpu_is_straight(self->instructions[i].code);
-}
-
 static bool is_light(const ls_cpu_compiler *self, uint32_t i) {
   const ls_cpu_instruction *at = &self->instructions[i];
   return at->code == LS_CPU_KERNEL &&
          (at->loop == ls_elementwise_loop ||
           self->origins[i].note.bytes <= SMALL_BYTES);
-}
-
-// A removed copy keeps its operands in the list, but uses none.
-static uint32_t num_operands(const ls_cpu_compiler *self, uint32_t i) {
-  const ls_cpu_instruction *at = &self->instructions[i];
-  return at->code == LS_CPU_NOTHING ? 0 : at->num_in + at->num_out;
 }
 
 static bool is_read(const ls_cpu_compiler *self, uint32_t i, uint32_t operand) {
@@ -61,7 +51,7 @@ static uint32_t operand_root(const ls_cpu_compiler *self, uint32_t i,
 static bool is_update(const ls_cpu_compiler *self, const bool *wanted,
                       uint32_t i) {
   if (!is_light(self, i)) return false;
-  for (uint32_t k = 0; k < num_operands(self, i); ++k) {
+  for (uint32_t k = 0; k < ls_cpu_num_operands(self, i); ++k) {
     const uint32_t root = operand_root(self, i, k);
     const ls_cpu_home home = self->storages[root].home;
     if (!is_read(self, i, k) && home != LS_CPU_VARIABLE &&
@@ -74,9 +64,10 @@ static bool is_update(const ls_cpu_compiler *self, const bool *wanted,
 // Gives each update a slot: its current position.
 static void find_updates(const ls_cpu_compiler *self, slots *s, bool *wanted) {
   for (uint32_t i = (uint32_t)self->num_instructions; i-- > 0;) {
-    const bool moves = !is_wall(self, s, i) && is_update(self, wanted, i);
+    const bool moves =
+        !ls_cpu_is_wall(self, s->is_target, i) && is_update(self, wanted, i);
     s->slot[i] = moves ? i : LS_CPU_NONE;
-    for (uint32_t k = 0; !moves && k < num_operands(self, i); ++k)
+    for (uint32_t k = 0; !moves && k < ls_cpu_num_operands(self, i); ++k)
       if (is_read(self, i, k)) wanted[operand_root(self, i, k)] = true;
   }
 }
@@ -91,7 +82,7 @@ static uint32_t further_slot(const slots *s, uint32_t a, uint32_t b) {
 static uint32_t slot_beside(const ls_cpu_compiler *self, const slots *s,
                             uint32_t i, uint32_t end) {
   uint32_t slot = end;
-  for (uint32_t k = 0; k < num_operands(self, i); ++k)
+  for (uint32_t k = 0; k < ls_cpu_num_operands(self, i); ++k)
     slot = further_slot(
         s, slot,
         (is_read(self, i, k) ? s->write : s->use)[operand_root(self, i, k)]);
@@ -100,7 +91,7 @@ static uint32_t slot_beside(const ls_cpu_compiler *self, const slots *s,
 
 static void pass_instruction(const ls_cpu_compiler *self, slots *s, uint32_t i,
                              uint32_t slot) {
-  for (uint32_t k = 0; k < num_operands(self, i); ++k) {
+  for (uint32_t k = 0; k < ls_cpu_num_operands(self, i); ++k) {
     const uint32_t root = operand_root(self, i, k);
     s->use[root] = further_slot(s, s->use[root], slot);
     if (!is_read(self, i, k))
@@ -112,7 +103,7 @@ static void pass_instruction(const ls_cpu_compiler *self, slots *s, uint32_t i,
 static void move_up(const ls_cpu_compiler *self, slots *s) {
   uint32_t wall = 0;
   for (uint32_t i = 0; i < self->num_instructions; ++i) {
-    if (is_wall(self, s, i)) wall = i;
+    if (ls_cpu_is_wall(self, s->is_target, i)) wall = i;
     const bool moves = s->slot[i] != LS_CPU_NONE;
     if (moves) s->slot[i] = slot_beside(self, s, i, wall);
     pass_instruction(self, s, i, moves ? s->slot[i] : i);
@@ -126,7 +117,7 @@ static void move_down(const ls_cpu_compiler *self, slots *s) {
   uint32_t wall = LS_CPU_NONE;
   s->goes_down = true;
   for (uint32_t i = (uint32_t)self->num_instructions; i-- > 1;) {
-    if (is_wall(self, s, i)) wall = i - 1;
+    if (ls_cpu_is_wall(self, s->is_target, i)) wall = i - 1;
     const bool moves = s->slot[i] != LS_CPU_NONE;
     const uint32_t slot = moves ? slot_beside(self, s, i, LS_CPU_NONE) : i - 1;
     if (moves && slot != LS_CPU_NONE) s->slot[i] = further_slot(s, slot, wall);

@@ -183,16 +183,14 @@ ls_cpu_host_record **ls_cpu_record_at(ls_instance *self, size_t i) {
   return NULL;
 }
 
-static uint32_t count_records(const ls_cpu_host *host) {
-  return host->by_one_call || host->ends_at_once
-             ? 1
-             : ls_cpu_num_local(&host->share);
+static int32_t count_calls(const ls_cpu_host *host) {
+  return host->by_one_call ? 1 : (int32_t)ls_cpu_num_local(&host->share);
 }
 
 static ls_status make_site(ls_instance *self, const ls_cpu_host *host,
                            ls_cpu_site *site) {
   ls_allocator *allocator = self->allocator;
-  const uint32_t count = count_records(host);
+  const uint32_t count = host->ends_at_once ? 1 : (uint32_t)count_calls(host);
   if (site->records == NULL)
     site->records = ls_new_array(allocator, ls_cpu_host_record *, count);
   if (site->is_out == NULL) site->is_out = ls_new_array(allocator, bool, count);
@@ -395,11 +393,6 @@ static void call_at_once(ls_cpu_host_record *record) {
   if (!ls_status_is_ok(status)) record_done(&record->call, status);
 }
 
-static void call_here(ls_cpu_host_record *record) {
-  call_kernel(record, LS_NO_SPAN);
-  close_with_lock(record);
-}
-
 // Starts the call, or ends it at once if `status`, the result of setting its
 // arguments, is a failure.
 static void start_call(ls_instance *self, ls_cpu_host_record *record,
@@ -412,7 +405,8 @@ static void start_call(ls_instance *self, ls_cpu_host_record *record,
   record->job.fn = run_call;
   record->queued = ls_cpu_span_begin(self);
   if (ls_status_is_ok(status) && record->host->is_inline) {
-    call_here(record);
+    call_kernel(record, LS_NO_SPAN);
+    close_with_lock(record);
     return;
   }
   if (ls_status_is_ok(status))
@@ -420,10 +414,6 @@ static void start_call(ls_instance *self, ls_cpu_host_record *record,
   if (ls_status_is_ok(status)) return;
   record_done(&record->call, status);
   close_with_lock(record);
-}
-
-static int32_t count_calls(const ls_cpu_host *host) {
-  return host->by_one_call ? 1 : (int32_t)ls_cpu_num_local(&host->share);
 }
 
 // Makes the calls of all replicas whose kernel ends at once. They share a

@@ -63,7 +63,7 @@ struct ls_cpu_site {
   uint32_t taken;
 };
 
-// ---- host_record.c ---------------------------------------------------------
+// ---- host_call.c -----------------------------------------------------------
 // Makes missing records, one per call that may be under way at a time, and
 // drops the strings of the previous run.
 ls_status ls_cpu_init_host(ls_instance *self);
@@ -80,7 +80,6 @@ ls_status ls_cpu_take_results(ls_cpu_host_record *record, void *const *outputs);
 // kernels.
 void ls_cpu_return_all_lent(ls_instance *self);
 
-// ---- host_call.c -----------------------------------------------------------
 // Starts the call, or calls, of an instruction.
 void ls_cpu_start_host(ls_instance *self, ls_cpu_stream *stream,
                        const ls_cpu_instruction *instruction,

@@ -63,7 +63,7 @@ static inline void ls_cpu_record(ls_cpu_recorder *self, ls_cpu_event_kind kind,
 
 // State of an exchange of sums: see sums.h.
 typedef struct ls_cpu_flight ls_cpu_flight;
-// Record of a host call: see host_call.c.
+// Record of a host call: see host_call.h.
 typedef struct ls_cpu_host_record ls_cpu_host_record;
 typedef struct ls_cpu_site ls_cpu_site;
 
