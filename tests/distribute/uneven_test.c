@@ -2,14 +2,17 @@
 // Compiled steps whose replicas have arguments of other shapes.
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/memory/map.h"
 #include "distribute/own.h"
+#include "lockstep/communicator.h"
 #include "support/function.h"
 #include "support/place.h"
 #include "support/replicas.h"
 #include "support/values.h"
-#include "support/ways.h"
+#include "support/ways_run.h"
 
 static ls_nest rows_of(int replicas, int64_t rows) {
   return LS_TUPLE(
@@ -295,6 +298,48 @@ TEST(classes_wait_for_values_at_other_positions) {
       expect_same_bytes(&(shared_step){flow, ops[i], {2, 1, 1}});
       expect_same_bytes(&(shared_step){flow, ops[i], {1, 3, 2}});
     }
+}
+
+// A step on ranks: a hash of its results on each.
+typedef struct shared_job {
+  const shared_step *step;
+  place where;
+  uint64_t hashes[WAYS_REPLICAS];
+} shared_job;
+
+static ls_status run_on_rank(ls_communicator *communicator, void *user) {
+  shared_job *job = user;
+  const ways_case c = {.user = job->step,
+                       .args = rows_of_replica,
+                       .step = share_and_flow,
+                       .steps = 1};
+  open_place here;
+  LS_RETURN_IF_ERROR(place_open(&job->where, communicator, &here));
+  HEAP(ways_run, run) = calloc(1, sizeof(*run));
+  *run = (ways_run){.c = &c,
+                    .self = {.replicas = WAYS_REPLICAS, .user = job->step}};
+  const ls_status status = ways_run_traced(run);
+  uint64_t *hash = &job->hashes[communicator == NULL ? 0 : communicator->rank];
+  *hash = 0;
+  for (size_t i = 0; i < run->self.num_values; ++i)
+    *hash = ls_hash(ls_array_data(run->self.values[i]),
+                    ls_array_size(run->self.values[i]), *hash);
+  ways_tear_down(run);
+  return place_close(&here, status);
+}
+
+TEST(so_they_do_on_ranks) {
+  for (int flow = 0; flow < NUM_FLOWS; ++flow) {
+    const shared_step step = {flow, LS_REDUCE_SUM, {1, 3, 2}};
+    shared_job job = {.step = &step, .where = {.threads = 1}};
+    expect_ok(run_on_rank(NULL, &job));
+    const uint64_t wanted = job.hashes[0];
+    for (int ranks = 2; ranks <= WAYS_REPLICAS; ++ranks) {
+      expect_ok(ls_standin_run(ranks, run_on_rank, &job));
+      for (int k = 0; k < ranks; ++k)
+        assert_true(job.hashes[k] == wanted);
+    }
+  }
 }
 
 // ---- Refusals --------------------------------------------------------------
