@@ -293,7 +293,7 @@ static void expect_same_bytes(const shared_step *step) {
 
 TEST(classes_wait_for_values_at_other_positions) {
   static const ls_reduce_op ops[] = {LS_REDUCE_SUM, LS_REDUCE_MAX};
-  for (int flow = 0; flow < NUM_FLOWS; ++flow)
+  for (shared_flow flow = FLOW_LOOP; flow < NUM_FLOWS; ++flow)
     for (size_t i = 0; i < LS_COUNT_OF(ops); ++i) {
       expect_same_bytes(&(shared_step){flow, ops[i], {2, 1, 1}});
       expect_same_bytes(&(shared_step){flow, ops[i], {1, 3, 2}});
@@ -329,7 +329,7 @@ static ls_status run_on_rank(ls_communicator *communicator, void *user) {
 }
 
 TEST(so_they_do_on_ranks) {
-  for (int flow = 0; flow < NUM_FLOWS; ++flow) {
+  for (shared_flow flow = FLOW_LOOP; flow < NUM_FLOWS; ++flow) {
     const shared_step step = {flow, LS_REDUCE_SUM, {1, 3, 2}};
     shared_job job = {.step = &step, .where = {.threads = 1}};
     expect_ok(run_on_rank(NULL, &job));
