@@ -79,6 +79,9 @@ typedef struct ls_exchange {
   // Longest wait in nanoseconds; then all ranks fail with DEADLINE_EXCEEDED. 0:
   // no limit.
   int64_t limit;
+  // True: the thread does other work meanwhile, so the rank does not count as
+  // waiting.
+  bool in_background;
   void *state;  // The transport's.
 } ls_exchange;
 

@@ -48,7 +48,8 @@ ls_status ls_communicator_exchange_in_background(
     ls_communicator *self, const ls_exchange_name *name,
     const ls_exchange_piece *pieces, size_t count) {
   enum { SHORT_NANOS = 20 * 1000, LONG_NANOS = 1000 * 1000 };
-  ls_exchange exchange = {.name = *name, .pieces = pieces, .count = count};
+  ls_exchange exchange = {
+      .name = *name, .pieces = pieces, .count = count, .in_background = true};
   LS_RETURN_IF_ERROR(self->start(self, &exchange));
   for (int64_t nanos = SHORT_NANOS; !self->is_done(self, &exchange);
        nanos = nanos < LONG_NANOS / 2 ? nanos * 5 / 4 : LONG_NANOS)

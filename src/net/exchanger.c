@@ -3,6 +3,8 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/runtime_internal.h"
 
@@ -97,12 +99,11 @@ void ls_exchanger_proceed(ls_exchanger *self) {
 // ---- The communicator ------------------------------------------------------
 // Notes that this thread makes exchanges.
 static void note_thread(ls_exchanger *self) {
-  const pthread_t thread = pthread_self();
-  for (int i = 0; i < self->num_threads && i < LS_MOST_THREADS; ++i)
-    if (pthread_equal(self->threads[i], thread)) return;
+  const pid_t thread = (pid_t)syscall(SYS_gettid);
+  for (int i = 0; i < self->num_threads; ++i)
+    if (self->threads[i] == thread) return;
   if (self->num_threads < LS_MOST_THREADS)
-    self->threads[self->num_threads] = thread;
-  if (self->num_threads <= LS_MOST_THREADS) ++self->num_threads;
+    self->threads[self->num_threads++] = thread;
 }
 
 static ls_status start_exchange(ls_communicator *communicator,
@@ -110,7 +111,7 @@ static ls_status start_exchange(ls_communicator *communicator,
   ls_exchanger *self = (ls_exchanger *)communicator;
   ls_mutex_lock(&self->lock);
   exchange->state = NULL;
-  if (self->watches) note_thread(self);
+  if (self->watches && !exchange->in_background) note_thread(self);
   // After a failure, other ranks may have dropped their pieces.
   ls_status status = ls_status_clone(self->failure);
   if (ls_status_is_ok(status)) status = ls_flight_start(self, exchange);
@@ -165,7 +166,7 @@ static void check_limit(ls_exchanger *self, const ls_flight *flight) {
       ls_exchanger_now(self) - flight->began < limit)
     return;
   int32_t rank = 0;
-  while (rank + 1 < self->base.ranks && !flight->awaits[rank])
+  while (rank + 1 < self->base.ranks && !ls_flight_waits_for(flight, rank))
     ++rank;
   ls_exchanger_fail(self,
                     LS_STATUS(LS_DEADLINE_EXCEEDED,

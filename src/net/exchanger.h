@@ -12,6 +12,8 @@
 #ifndef LS_NET_EXCHANGER_H_
 #define LS_NET_EXCHANGER_H_
 
+#include <sys/types.h>
+
 #include "base/memory/allocator.h"
 #include "base/threads/worker.h"
 #include "net/wire.h"
@@ -87,8 +89,8 @@ typedef struct ls_exchanger {
   ls_early *earlies, *spare_earlies;   // Messages before their exchange.
   ls_message message;                  // To be sent.
   ls_status failure;                   // First failure.
-  // Threads that have started exchanges, at most LS_MOST_THREADS + 1.
-  pthread_t threads[LS_MOST_THREADS];
+  // Ids of the threads that have started exchanges and live.
+  pid_t threads[LS_MOST_THREADS];
   int num_threads;
   uint64_t num_ended, ended_seen;  // Exchanges that have ended.
   int64_t moved, beaten, watched;  // Times of this rank.
@@ -132,6 +134,9 @@ void ls_flight_retire(ls_exchanger *self, ls_flight *flight);
 // Fails an exchange; its memory is the caller's once it is over.
 void ls_flight_fail(ls_exchanger *self, ls_flight *flight, ls_status failure);
 bool ls_flight_is_over(const ls_flight *flight);
+// Returns true if an exchange waits for a message of a rank or, once it has all
+// of them, for data to or from it.
+bool ls_flight_waits_for(const ls_flight *flight, int32_t rank);
 // Takes a message of an exchange, or keeps it until that is started.
 LS_MUST_USE ls_status ls_flights_take(ls_exchanger *self,
                                       const ls_message *message, int32_t from);

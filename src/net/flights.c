@@ -115,6 +115,13 @@ bool ls_flight_is_over(const ls_flight *flight) {
          (flight->num_awaited == 0 || !ls_status_is_ok(flight->failure));
 }
 
+bool ls_flight_waits_for(const ls_flight *flight, int32_t rank) {
+  bool moves = false;
+  for (size_t i = 0; i < flight->num_transfers; ++i)
+    moves |= flight->transfers[i].peer == rank;
+  return flight->num_awaited > 0 ? flight->awaits[rank] : moves;
+}
+
 // Makes room for a transfer, which counts once it is started.
 static ls_status add_transfer(ls_exchanger *self, ls_flight *flight,
                               int32_t peer, bool sends,

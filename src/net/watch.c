@@ -4,7 +4,9 @@
 // if it moves, and where it is. A rank that is not heard for long is lost;
 // one that is heard may take any time, unless nothing moves on any rank.
 #include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/plain.h"
 #include "base/runtime_internal.h"
@@ -70,12 +72,21 @@ static int64_t get_stall(ls_exchanger *self) {
 }
 
 // ---- Beats -----------------------------------------------------------------
+static void forget_ended_threads(ls_exchanger *self) {
+  for (int i = self->num_threads; i-- > 0;)
+    if (syscall(SYS_tgkill, getpid(), self->threads[i], 0) != 0)
+      self->threads[i] = self->threads[--self->num_threads];
+}
+
 // Returns true if every thread that makes exchanges waits for one.
 static bool all_wait(const ls_exchanger *self) {
   int waiting = 0;
-  for (const ls_flight *at = self->flights; at != NULL; at = at->next)
+  for (const ls_flight *at = self->flights; at != NULL; at = at->next) {
+    if (at->exchange->in_background) return false;
     waiting += at->waits;
-  return self->num_threads > 0 && waiting >= self->num_threads;
+  }
+  return self->num_threads > 0 && self->num_threads < LS_MOST_THREADS &&
+         waiting >= self->num_threads;
 }
 
 static void send_beats(ls_exchanger *self, bool moves) {
@@ -186,7 +197,7 @@ static void describe_slow(ls_exchanger *self, int64_t now, ls_text *text) {
   ls_text_append_format(text, "rank %d has waited %d s for ", self->base.rank,
                         SLOW_MS / 1000);
   for (int32_t k = 0; k < self->base.ranks; ++k)
-    if (flight->awaits[k]) append_place(self, k, text);
+    if (ls_flight_waits_for(flight, k)) append_place(self, k, text);
   flight->is_logged = true;
 }
 
@@ -224,6 +235,7 @@ void ls_exchanger_watch(ls_exchanger *self) {
   memcpy(self->place, place, strlen(place) + 1);
   const int64_t now = ls_exchanger_now(self);
   const bool moves = goes_on(self);
+  forget_ended_threads(self);
   if (moves) self->moved = now;
   send_beats(self, moves);
   if (ls_status_is_ok(self->failure)) {
