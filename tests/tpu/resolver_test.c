@@ -292,7 +292,11 @@ TEST(addresses_are_tasks_in_their_order) {
                  {"grpc://a:0", "'a:0' has no port"},
                  {"grpc://a:65536", "1 to 65535"},
                  {"grpc://a:12x", "'a:12x'"},
-                 {"grpc://a:", "has no port"}};
+                 {"grpc://a:", "has no port"},
+                 {"grpc://[::1", "'[::1' has no host"},
+                 {"grpc://::1", "'::1' has no host"},
+                 {"grpc://a]b:5", "'a]b:5' has no host"},
+                 {"grpc://a, b", "' b' has no host"}};
   for (size_t i = 0; i < LS_COUNT_OF(refused); ++i) {
     ls_tpu_resolver *resolver = NULL;
     expect_status(
@@ -331,6 +335,17 @@ TEST(names_are_looked_up_each_time) {
   assert_int_equal(w.lookups, 2);
 
   ls_cluster_spec *spec = NULL;
+  static const ls_tpu_endpoint wrong[][2] = {{{"10.0.0.1", 1}, {NULL, 1}},
+                                             {{"10.0.0.1", 1}, {"", 1}},
+                                             {{"10.0.0.1", 1}, {"::1", 1}},
+                                             {{"10.0.0.1", 1}, {"b", -4}},
+                                             {{"10.0.0.1", 1}, {"b", 65536}}};
+  for (size_t i = 0; i < LS_COUNT_OF(wrong); ++i) {
+    w.node.endpoints = wrong[i];
+    w.node.num_endpoints = 2;
+    expect_status(ls_tpu_resolver_cluster_spec(resolver, &spec),
+                  LS_INVALID_ARGUMENT, "of endpoint 1: expected a host");
+  }
   w.node.state = "CREATING";
   ls_status status = ls_tpu_resolver_cluster_spec(resolver, &spec);
   assert_non_null(status);
@@ -460,6 +475,17 @@ TEST(ops_go_to_the_job_of_the_workers) {
     else
       assert_string_equal(job, rows[i].wanted);
   }
+}
+
+TEST(a_job_to_place_ops_on_has_a_name) {
+  const ls_cluster_spec nameless = {(const ls_cluster_job[]){{NULL}}, 1};
+  const ls_cluster_spec empty = {NULL, 1};
+  const char *job = NULL;
+  expect_status(ls_tpu_placement_job("grpc://a", &nameless, &job),
+                LS_INVALID_ARGUMENT, "a job of a cluster has no name");
+  expect_status(ls_tpu_placement_job("grpc://a", &empty, &job),
+                LS_INVALID_ARGUMENT, "jobs is NULL");
+  assert_null(job);
 }
 
 // ---- What a system has -----------------------------------------------------

@@ -26,6 +26,15 @@ static const char *find_port(const char *address, size_t length) {
   return NULL;
 }
 
+// Returns true for a name, or an IPv6 address in brackets.
+static bool is_host(const char *host, size_t length) {
+  const bool is_ipv6 = length > 2 && host[0] == '[' && host[length - 1] == ']';
+  for (size_t i = is_ipv6; i < length - is_ipv6; ++i)
+    if (host[i] == ' ' || strchr(is_ipv6 ? "[]" : "[]:", host[i]) != NULL)
+      return false;
+  return length > 0;
+}
+
 static ls_status add_address(ls_arena *arena, const char *name,
                              const char *address, size_t length,
                              const char **out) {
@@ -36,7 +45,9 @@ static ls_status add_address(ls_arena *arena, const char *name,
   }
   const char *port = find_port(address, length);
   const size_t host = port == NULL ? length : (size_t)(port - address);
-  if (host == 0) return bad_address(name, address, length, "has no host");
+  if (!is_host(address, host))
+    return bad_address(name, address, length,
+                       "has no host: a name, or an IPv6 address in brackets");
   long number = DEFAULT_PORT;
   if (port != NULL) {
     char *end = NULL;
@@ -132,10 +143,15 @@ static ls_status list_workers(const ls_tpu_resolver *resolver, ls_arena *arena,
   const size_t count = is_single ? 1 : node.num_endpoints;
   LS_ARENA_ARRAY_OR_RETURN(arena, const char *, addresses, count);
   for (size_t i = 0; i < count; ++i) {
-    const char *address = endpoints[i].address;
-    addresses[i] = ls_arena_format(
-        arena, "%s:%d", address != NULL ? address : "",
-        endpoints[i].port != 0 ? endpoints[i].port : DEFAULT_PORT);
+    const char *host = endpoints[i].address;
+    const int port = endpoints[i].port != 0 ? endpoints[i].port : DEFAULT_PORT;
+    if (host == NULL || !is_host(host, strlen(host)) || port < 1 ||
+        port > MAX_PORT)
+      return ls_invalid_argument(
+          "TPU '%s' was found with address '%s' and port %d of endpoint %zu: "
+          "expected a host and a port of 1 to 65535",
+          resolver->name, host != NULL ? host : "NULL", port, i);
+    addresses[i] = ls_arena_format(arena, "%s:%d", host, port);
     if (addresses[i] == NULL) return ls_out_of_memory();
   }
   *out_addresses = addresses;
@@ -219,28 +235,31 @@ ls_status ls_tpu_placement_job(const char *master, const ls_cluster_spec *spec,
                                const char **out_job) {
   LS_REQUIRE_OUT(out_job, master);
   if (master[0] == '\0' || strcmp(master, "local") == 0) return ls_ok();
-  *out_job = "tpu_worker";
-  if (spec == NULL) return ls_ok();
+  if (spec == NULL) {
+    *out_job = "tpu_worker";
+    return ls_ok();
+  }
+  LS_REQUIRE_ITEMS(spec->jobs, spec->num_jobs);
   const char *others = NULL;
   size_t num_others = 0;
   for (size_t i = 0; i < spec->num_jobs; ++i) {
     const char *name = spec->jobs[i].name;
-    if (strcmp(name, "tpu_worker") == 0) {
-      *out_job = NULL;
+    if (name == NULL)
+      return ls_invalid_argument("a job of a cluster has no name");
+    if (strcmp(name, "tpu_worker") == 0)
       return ls_invalid_argument("a cluster has a job 'tpu_worker', which is "
                                  "the name of one without a cluster");
-    }
     if (spec->num_jobs > 1 && strcmp(name, "coordinator") == 0) continue;
     others = name;
     ++num_others;
   }
+  if (num_others != 1 || spec->num_jobs > 2)
+    return ls_invalid_argument(
+        "in a cluster of %zu jobs the TPUs' job is ambiguous: use one job, or "
+        "one besides 'coordinator'",
+        spec->num_jobs);
   *out_job = others;
-  if (num_others == 1 && spec->num_jobs <= 2) return ls_ok();
-  *out_job = NULL;
-  return ls_invalid_argument(
-      "in a cluster of %zu jobs the TPUs' job is ambiguous: use one job, or "
-      "one besides 'coordinator'",
-      spec->num_jobs);
+  return ls_ok();
 }
 
 ls_status ls_tpu_check_reachable(const ls_tpu_resolver *resolver) {
