@@ -367,8 +367,8 @@ static void expect_failed(ls_op op, ls_graph *graph, const char *says) {
 
 TEST(values_that_do_not_fit_are_refused) {
   LS_OWN_BEGUN(world, w, begin, (ls_file_writer_options){0});
-  ls_op vector = {0};
-  ls_tensor any = {0};
+  ls_op vector = {0}, stepped = {0};
+  ls_tensor any = {0}, step = {0};
   {
     LS_GRAPH_SCOPE(w.graph);
     LS_SUMMARY_SCOPE(w.writer);
@@ -388,6 +388,8 @@ TEST(values_that_do_not_fit_are_refused) {
                   w.graph, "the step of summary 'e' is f32[2]");
     any = ls_placeholder(LS_DTYPE_F32, LS_SHAPE_UNKNOWN, "any");
     vector = ls_summary_scalar("f", any, at);
+    step = ls_placeholder(LS_DTYPE_I64, LS_SHAPE_UNKNOWN, "step");
+    stepped = ls_summary_scalar("g", ls_scalar(LS_DTYPE_F32, 1), step);
     LS_RECORD_SUMMARIES_SCOPE(-1);
     expect_status(ls_scope_status(), LS_INVALID_ARGUMENT, "each -1 steps");
   }
@@ -398,6 +400,16 @@ TEST(values_that_do_not_fit_are_refused) {
   expect_status(
       ls_session_run(w.session, ls_nest_op(vector), &feed, 1, &nothing),
       LS_INVALID_ARGUMENT, "summary 'f' of a scalar is f32[2]");
+  LS_OWN(ls_array, three) =
+      array_of(LS_DTYPE_I64, LS_SHAPE(3), (double[]){1, 2, 3});
+  LS_OWN(ls_array, none) = array_of(LS_DTYPE_I64, LS_SHAPE(0), NULL);
+  const ls_feed feeds[] = {{step, three}, {step, none}};
+  for (int i = 0; i < 2; ++i)
+    expect_status(
+        ls_session_run(w.session, ls_nest_op(stepped), &feeds[i], 1, &nothing),
+        LS_INVALID_ARGUMENT,
+        i == 0 ? "the step of summary 'g' is i64[3], expected a scalar"
+               : "the step of summary 'g' is i64[0], expected a scalar");
 }
 
 TEST(a_step_comes_from_somewhere) {

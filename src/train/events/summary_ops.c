@@ -51,6 +51,10 @@ static ls_status summary_ops_record(ls_host_call *call) {
   const summary *s = (const summary *)call->state;
   const ls_shape shape = call->input_types[0].shape;
   int64_t step = 0;
+  if (call->input_types[1].shape.rank != 0)
+    return ls_invalid_argument(
+        "the step of summary '%s' is %s, expected a scalar", s->tag,
+        LS_SHAPE_TEXT(LS_DTYPE_I64, call->input_types[1].shape));
   memcpy(&step, call->inputs[1], sizeof(step));
   if (s->kind == LS_SUMMARY_SCALAR && shape.rank != 0)
     return ls_invalid_argument(
