@@ -532,3 +532,27 @@ TEST(weights_are_finite_and_so_is_their_sum) {
                     LS_INVALID_ARGUMENT, "weight");
   }
 }
+
+TEST(weights_may_be_tiny_or_huge) {
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_nest, args) = LS_TUPLE(per_replica_scalars((double[]){3, 5}, 2));
+  double weights[][2] = {{1e-40, 1e-40}, {1e-60, 3e-60}, {0, 1e-300},
+                         {5e-324, 0},    {3e38, 1e37},   {1e30, 3e30}};
+  const double means[] = {4, 4.5, 5, 3, 95.0 / 31, 4.5};
+  for (size_t i = 0; i < LS_COUNT_OF(weights); ++i) {
+    LS_OWN(ls_function, function) = function_of(weigh_in_replica, weights[i]);
+    const double mean = number_of(
+        reduced(strategy, LS_REDUCE_MEAN, ls_nest_item(args, 0),
+                &(ls_reduce_options){.weights = weights[i], .num_weights = 2}));
+    assert_true(fabs(mean - means[i]) < 1e-6);
+    for (int traced = 0; traced < 2; ++traced) {
+      LS_OWN(ls_nest, made) = ls_none();
+      expect_ok(ls_strategy_run(strategy,
+                                traced ? ls_traced(function)
+                                       : ls_plain(weigh_in_replica, weights[i]),
+                                args, &made));
+      assert_true(
+          fabs(number_of(ls_distributed_component(made, 1)) - means[i]) < 1e-6);
+    }
+  }
+}

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <float.h>
 #include <math.h>
+#include <stdlib.h>
 
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
@@ -117,9 +118,24 @@ ls_status ls_sum_within(ls_reduce_op op, ls_nest leaf,
 }
 
 // ---- Weights ---------------------------------------------------------------
+// Weights divided by 2^exponent, and their sum. The exponent is 0 unless the
+// sum is so far from 1 that products or the sum's inverse leave the range of
+// f32.
+typedef struct weighting {
+  const double *weights;
+  size_t count;
+  double total;
+  int exponent;
+} weighting;
+
+static double weight_of(const weighting *w, size_t index) {
+  return ldexp(w->weights[index], -w->exponent);
+}
+
 static ls_status check_weights(const double *weights, size_t num_weights,
-                               size_t count, double *out_total) {
-  *out_total = 0;
+                               size_t count, weighting *out) {
+  enum { MOST = 60 };
+  double total = 0;
   if (num_weights != count)
     return ls_invalid_argument("%zu weights for %zu values", num_weights,
                                count);
@@ -127,18 +143,22 @@ static ls_status check_weights(const double *weights, size_t num_weights,
     if (!(weights[i] >= 0))
       return ls_invalid_argument("weight %zu is %g; weights are 0 or more", i,
                                  weights[i]);
-    *out_total += weights[i];
+    total += weights[i];
   }
   // Values of most types are weighed in f32.
-  return *out_total <= (double)FLT_MAX
-             ? ls_ok()
-             : ls_invalid_argument("the sum of the weights is %g; f32 is to "
-                                   "hold it",
-                                   *out_total);
+  if (!(total <= (double)FLT_MAX))
+    return ls_invalid_argument(
+        "the sum of the weights is %g; f32 is to hold it", total);
+  const int exponent = total > 0 ? ilogb(total) : 0;
+  *out = (weighting){.weights = weights,
+                     .count = count,
+                     .exponent = abs(exponent) > MOST ? exponent : 0};
+  out->total = ldexp(total, -out->exponent);
+  return ls_ok();
 }
 
 typedef struct weighing {
-  const double *weights;
+  weighting weights;
   ls_within *within;
 } weighing;
 
@@ -154,11 +174,12 @@ static ls_nest weigh_each(ls_nest component, size_t index, void *user) {
   const ls_dtype dtype = ls_tensor_dtype(x), mean = ls_mean_dtype(dtype);
   w->within->dtype = dtype;
   if (w->within->like.ref == 0) w->within->like = x;
-  w->within->total += w->weights[index];
-  if (w->weights[index] == 0) return ls_none();
+  const double weight = weight_of(&w->weights, index);
+  w->within->total += weight;
+  if (weight == 0) return ls_none();
   const ls_dtype wide = ls_wide_dtype(mean);
   if (dtype != wide) x = ls_convert(x, wide);
-  if (w->weights[index] != 1) x = ls_mul_scalar(x, w->weights[index]);
+  if (weight != 1) x = ls_mul_scalar(x, weight);
   status = ls_made_status(x);
   return ls_status_is_ok(status) ? ls_leaf(x) : ls_fail(status);
 }
@@ -168,10 +189,10 @@ ls_status ls_weigh(ls_nest leaf, const ls_reduce_options *options,
   *out_within = (ls_within){0};
   if (options->axes != NULL && options->num_axes > 0)
     return ls_unimplemented("a weighted mean along an axis");
-  double total = 0;  // Counts missing components, too.
+  // The sum counts missing components, too.
+  weighing w = {.within = out_within};
   LS_RETURN_IF_ERROR(check_weights(options->weights, options->num_weights,
-                                   ls_count_components(leaf), &total));
-  weighing w = {options->weights, out_within};
+                                   ls_count_components(leaf), &w.weights));
   LS_RETURN_IF_ERROR(each_component(leaf, weigh_each, &w, &out_within->value));
   if (out_within->total == 0 && out_within->like.ref != 0) {
     ls_nest_release(out_within->value);
@@ -182,11 +203,11 @@ ls_status ls_weigh(ls_nest leaf, const ls_reduce_options *options,
 
 ls_status ls_weigh_one(ls_nest leaf, const ls_reduce_options *options,
                        int32_t num_replicas, ls_nest *out_value) {
-  double total = 0;
+  weighting w = {0};
   ls_within within = {0};
   LS_RETURN_IF_ERROR(check_weights(options->weights, options->num_weights,
-                                   (size_t)num_replicas, &total));
-  if (total > 0) {
+                                   (size_t)num_replicas, &w));
+  if (w.total > 0) {
     *out_value = ls_nest_retain(leaf);
     return ls_nest_status(leaf);
   }
@@ -228,12 +249,6 @@ ls_status ls_finish_within(ls_reduce_op op, const ls_within *within,
 // ---- Weighted means in replicas --------------------------------------------
 // Weighted means over the replicas, computed inside replicas.
 
-typedef struct weighting {
-  const double *weights;
-  size_t count;
-  double total;
-} weighting;
-
 // Looks up this replica's weight by its id at run time, so that all replicas
 // have equal traces.
 static ls_tensor own_weight(const weighting *w, ls_dtype dtype) {
@@ -242,7 +257,7 @@ static ls_tensor own_weight(const weighting *w, ls_dtype dtype) {
       ls_array_create(dtype, LS_SHAPE((int64_t)w->count), &array);
   if (!ls_status_is_ok(status)) return ls_make_failed("weighted_mean", status);
   for (size_t i = 0; i < w->count; ++i)
-    ls_array_set_f64(array, (int64_t)i, w->weights[i]);
+    ls_array_set_f64(array, (int64_t)i, weight_of(w, i));
   const ls_tensor all = ls_constant(array);
   return ls_gather(all, ls_replica_id(), 0);
 }
@@ -267,14 +282,13 @@ static ls_nest weighted_leaf(ls_nest leaf, void *user) {
 ls_nest ls_replica_weighted_mean(ls_replica *replica, ls_nest nest,
                                  const double *weights, size_t num_weights) {
   ls_status status = ls_replica_check(replica, "weighted_mean");
-  weighting w = {.weights = weights, .count = num_weights};
+  weighting w = {0};
   if (ls_status_is_ok(status))
     status = ls_replica_check_others(replica, "weighted_mean");
   if (ls_status_is_ok(status) && weights == NULL)
     status = ls_invalid_argument("the weights are NULL");
   if (ls_status_is_ok(status))
-    status =
-        check_weights(weights, num_weights, (size_t)replica->count, &w.total);
+    status = check_weights(weights, num_weights, (size_t)replica->count, &w);
   return ls_status_is_ok(status) ? ls_nest_map(nest, weighted_leaf, &w)
                                  : ls_fail(status);
 }
