@@ -195,6 +195,17 @@ static ls_nest print_value(ls_nest args, void *user) {
   return ls_none();
 }
 
+// Prints a value once.
+static void print_once(ls_dtype dtype, const void *data, int64_t count) {
+  LS_OWN(ls_function, function) = NULL;
+  ls_array *array = NULL;
+  expect_ok(ls_function_create(
+      &(ls_function_options){.call = print_value, .name = "shows"}, &function));
+  expect_ok(ls_array_create_copy(dtype, LS_SHAPE(count), data, &array));
+  LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_array(array));
+  LS_OWN(ls_nest, results) = call_results(function, args);
+}
+
 // Runs a function that prints, once in each of two runs.
 static void print_twice(void) {
   LS_OWN(ls_function, function) = NULL;
@@ -215,11 +226,16 @@ TEST(a_printed_value_is_seen_in_each_run) {
   ls_runtime *runtime = runtime_with(NULL);
   ls_runtime *before = ls_runtime_make_current(runtime);
   print_twice();
+  print_once(LS_DTYPE_I64, (int64_t[]){1234567890123, -7}, 2);
+  print_once(LS_DTYPE_F64, (double[]){0.1234567890123456}, 1);
   ls_runtime_make_current(before);
   expect_ok(ls_runtime_destroy(runtime));
-  assert_string_equal(capture_end(&captured),
-                      "lockstep: info: print: value f32[2] [0 1.5]\n"
-                      "lockstep: info: print: value f32[2] [0 1.5]\n");
+  assert_string_equal(
+      capture_end(&captured),
+      "lockstep: info: print: value f32[2] [0 1.5]\n"
+      "lockstep: info: print: value f32[2] [0 1.5]\n"
+      "lockstep: info: print: value i64[2] [1234567890123 -7]\n"
+      "lockstep: info: print: value f64[1] [0.1234567890123456]\n");
 }
 
 TEST(a_debug_switch_is_heard_without_a_sink) {

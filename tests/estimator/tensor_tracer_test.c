@@ -174,6 +174,45 @@ TEST(modes_say_what_tensors_are) {
   }
 }
 
+static ls_tensor constant_of(ls_dtype dtype, ls_shape shape, const void *data) {
+  LS_OWN(ls_array, array) = NULL;
+  expect_ok(ls_array_create_copy(dtype, shape, data, &array));
+  return ls_constant(array);
+}
+
+TEST(numbers_are_told_exactly_and_nothing_has_no_size) {
+  LS_SPEC("E201");
+  static const int64_t whole[] = {1234567890123, -9007199254740993};
+  static const double fine[] = {0.1234567890123456, 1e-300};
+  static const struct {
+    const char *flags;
+    const char *says[3];
+  } rows[] = {{"--enable --trace_mode=full-tensor",
+               {"'abs:0' full-tensor = []\n",
+                "'abs_1:0' full-tensor = [1234567890123, 9007199254740993]\n",
+                "'abs_2:0' full-tensor = [0.1234567890123456, 1e-300]\n"}},
+              {"--enable --trace_mode=max-abs",
+               {"'abs:0' max-abs = 0\n", "'abs_1:0' max-abs = 9.007199",
+                "'abs_2:0' max-abs = 0.1234567890123456\n"}}};
+  for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
+    LS_OWN_BEGUN(traced, t, begin, rows[i].flags);
+    {
+      LS_GRAPH_SCOPE(t.runs.graph);
+      const ls_tensor x[] = {
+          ls_abs(constant_of(LS_DTYPE_F32, LS_SHAPE(0, 3), NULL)),
+          ls_abs(constant_of(LS_DTYPE_I64, LS_SHAPE(2), whole)),
+          ls_abs(constant_of(LS_DTYPE_F64, LS_SHAPE(2), fine))};
+      t.loss = ls_scalar(LS_DTYPE_F32, 0);
+      for (int k = 0; k < 3; ++k)
+        t.loss = ls_add(
+            t.loss, ls_convert(ls_reduce_sum(x[k], LS_ALL_AXES), LS_DTYPE_F32));
+    }
+    const char *log = trace_once(&t);
+    for (int k = 0; k < 3; ++k)
+      expect_contains(log, rows[i].says[k]);
+  }
+}
+
 TEST(flags_choose_ops) {
   static const struct {
     const char *flags;

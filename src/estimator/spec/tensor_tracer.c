@@ -17,6 +17,7 @@
 #include "base/values/nest_internal.h"
 #include "estimator/config/config.h"
 #include "graph/graph.h"
+#include "graph/text/text.h"
 #include "lockstep/host.h"
 #include "lockstep/ops.h"
 #include "lockstep/replicate.h"
@@ -306,9 +307,10 @@ static void append_value(ls_text *line, ls_trace_mode mode,
   const bool is_list =
       mode == LS_TRACE_PART_TENSOR || mode == LS_TRACE_FULL_TENSOR;
   if (is_list) ls_text_append(line, "[");
-  for (int64_t i = 0; i < shown; ++i)
-    ls_text_append_format(line, "%s%.9g", i > 0 ? ", " : "",
-                          ls_array_f64(value, i));
+  for (int64_t i = 0; i < shown; ++i) {
+    if (i > 0) ls_text_append(line, ", ");
+    ls_print_element(line, value, i);
+  }
   if (is_list) ls_text_append(line, "]");
 }
 
@@ -503,7 +505,9 @@ static ls_tensor tensor_tracer_look_at(ls_trace_mode mode, ls_tensor x) {
   case LS_TRACE_NORM:
     return ls_sqrt(ls_reduce_sum(ls_square(wide(x)), LS_ALL_AXES));
   case LS_TRACE_MAX_ABS:
-    return ls_reduce_max(ls_abs(wide(x)), LS_ALL_AXES);
+    // The largest of no elements is 0, too.
+    x = ls_reduce_max(ls_abs(wide(x)), LS_ALL_AXES);
+    return ls_maximum(x, ls_scalar(ls_tensor_dtype(x), 0));
   default:
     return x;
   }

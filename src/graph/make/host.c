@@ -104,9 +104,10 @@ static ls_status append_numbers(ls_text *text, const ls_host_call *call,
   LS_RETURN_IF_ERROR(ls_array_create_view(type.dtype, type.shape,
                                           (void *)(uintptr_t)call->inputs[0],
                                           NULL, NULL, &view));
-  for (int64_t i = 0; i < count; ++i)
-    ls_text_append_format(text, i == 0 ? "%.9g" : " %.9g",
-                          ls_array_f64(view, i));
+  for (int64_t i = 0; i < count; ++i) {
+    if (i > 0) ls_text_append_char(text, ' ');
+    ls_print_element(text, view, i);
+  }
   return ls_ok();
 }
 
