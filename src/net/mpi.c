@@ -117,12 +117,9 @@ static const ls_mpi_module *load_file(const char *path) {
 // finds.
 static const ls_mpi_module *load_kind(const mpi_kind *kind) {
   char path[PATH_MAX];
-  const ls_mpi_module *module = NULL;
-  if (write_path_beside(kind->module, path) && access(path, F_OK) == 0)
-    module = load_file(path);
-  else
-    module = load_file(kind->module);
-  return module;
+  const bool is_beside =
+      write_path_beside(kind->module, path) && access(path, F_OK) == 0;
+  return load_file(is_beside ? path : kind->module);
 }
 
 // Chooses the MPI: the program's own, or else the launcher's.

@@ -3,6 +3,7 @@
 // Collective ops: a group of devices of several processes. Components of other
 // processes are fetched, and then reduced like those of this one, so that there
 // is one way to add.
+#include <math.h>
 #include <strings.h>
 
 #include "base/memory/own.h"
@@ -466,7 +467,7 @@ ls_status ls_collective_ops_create(const char *const *devices,
         group_size, num_devices);
   struct ls_collective *group = NULL;
   LS_RETURN_IF_ERROR(make_group(devices, num_devices, group_size,
-                                (int64_t)(options->timeout_seconds * 1e9),
+                                (int64_t)ceil(options->timeout_seconds * 1e9),
                                 &group));
   const ls_reduce_plan how = {.algorithm =
                                   implementations[options->implementation],
