@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <string.h>
 
+#include "base/threads/locked.h"
 #include "base/values/array_internal.h"
 #include "base/values/nest_internal.h"
 #include "estimator/device/device.h"
@@ -330,8 +331,5 @@ void ls_ferries_give_up(ls_ferries *ferries, ls_status failure) {
 
 ls_status ls_ferries_failure(ls_ferries *ferries) {
   if (ferries == NULL) return ls_ok();
-  ls_mutex_lock(&ferries->lock);
-  const ls_status failure = ls_status_clone(ferries->failure);
-  ls_mutex_unlock(&ferries->lock);
-  return failure;
+  return LS_LOCKED(&ferries->lock, ls_status_clone(ferries->failure));
 }

@@ -6,6 +6,7 @@
 
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "base/threads/locked.h"
 #include "base/status_cause.h"
 #include "base/threads/timers.h"
 #include "train/hooks/hook.h"
@@ -154,19 +155,10 @@ void ls_rendezvous_forget(ls_rendezvous *self, ls_session *session) {
 }
 
 void ls_rendezvous_record_done(ls_rendezvous *self, const char *name) {
-  ls_mutex_lock(&self->lock);
-  (void)entry_of(self, name);
-  ls_mutex_unlock(&self->lock);
+  (void)LS_LOCKED(&self->lock, entry_of(self, name));
 }
 
 // ---- Reporting -------------------------------------------------------------
-static size_t count_sources(ls_rendezvous *self) {
-  ls_mutex_lock(&self->lock);
-  const size_t count = self->num_sources;
-  ls_mutex_unlock(&self->lock);
-  return count;
-}
-
 static ls_status first_failure(const ls_rendezvous *self) {
   ls_status cancelled = ls_ok();
   for (size_t i = 0; i < self->num_sources; ++i) {
@@ -185,11 +177,8 @@ ls_status ls_rendezvous_status(ls_rendezvous *self, double seconds) {
   const int64_t until =
       ls_runtime_now(self->runtime) +
       (seconds > 0 ? (int64_t)(fmin(seconds, most) * 1e9) : 0);
-  while (count_sources(self) < self->wanted &&
+  while (LS_LOCKED(&self->lock, self->num_sources) < self->wanted &&
          ls_runtime_now(self->runtime) < until)
     ls_runtime_sleep(self->runtime, LOOK_NANOS);
-  ls_mutex_lock(&self->lock);
-  const ls_status status = first_failure(self);
-  ls_mutex_unlock(&self->lock);
-  return status;
+  return LS_LOCKED(&self->lock, first_failure(self));
 }
