@@ -149,7 +149,8 @@ static ls_status check_weights(const double *weights, size_t num_weights,
   if (!(total <= (double)FLT_MAX))
     return ls_invalid_argument(
         "the sum of the weights is %g; f32 is to hold it", total);
-  const int exponent = total > 0 ? ilogb(total) : 0;
+  int exponent = 0;
+  (void)frexp(total, &exponent);
   *out = (weighting){.weights = weights,
                      .count = count,
                      .exponent = abs(exponent) > MOST ? exponent : 0};
