@@ -76,7 +76,7 @@ void ls_hlo_add(ls_hlo_reader *r, ls_hlo_list *list, int64_t item);
 void *ls_hlo_push(ls_hlo_reader *r, void *items, size_t *count, size_t size);
 void ls_hlo_own_array(ls_hlo_reader *r, ls_array *array);
 
-enum { LS_HLO_MOST_DEPTH = 64 };  // Of brackets in an attribute.
+enum { LS_HLO_MOST_DEPTH = 64 };  // Brackets in an attribute.
 
 // ---- Ops (hlo_op.c) --------------------------------------------------------
 typedef struct ls_hlo_names {

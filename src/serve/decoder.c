@@ -17,6 +17,7 @@
 #include "graph/copy.h"
 #include "graph/gather/gather.h"
 #include "graph/own.h"
+#include "graph/trial.h"
 #include "graph/variables/variable.h"
 #include "serve/serving.h"
 
@@ -276,14 +277,13 @@ static ls_status build_step(ls_decoder *self, ls_arena *memory) {
   self->first = after_ops(self->first, writes, self->num_caches);
   self->next =
       after_ops(value_of(&s, self->logits.ref), updates, self->num_caches);
-  return ls_graph_error(self->graph);
+  return ls_ok();
 }
 
 // Builds what tokens need: the logits of a window's last one and, if all ops
 // allow it, a step.
 static ls_status build_all(ls_decoder *self) {
   LS_OWN(ls_arena, memory) = {.allocator = self->memory.allocator};
-  LS_GRAPH_SCOPE(self->graph);
   LS_NAME_SCOPE("decoder");
   self->token = ls_placeholder(LS_DTYPE_I32, LS_SHAPE(1, 1), "token");
   self->position = ls_placeholder(LS_DTYPE_I64, LS_SCALAR, "position");
@@ -291,11 +291,10 @@ static ls_status build_all(ls_decoder *self) {
   const ls_tensor last = ls_sub(self->count, ls_scalar_i64(LS_DTYPE_I64, 1));
   self->first = ls_gather(self->logits, ls_reshape(last, LS_SHAPE(1)), 1);
   const ls_tensor alone = self->first;
-  LS_OWN(ls_status, status) = build_step(self, &memory);
+  LS_OWN(ls_status, status) = LS_TRIAL(build_step(self, &memory));
   self->is_incremental = ls_status_is_ok(status);
   if (self->is_incremental) return ls_ok();
   self->first = alone;
-  ls_status_free(ls_graph_take_error(self->graph));
   return ls_status_code(status) == LS_UNIMPLEMENTED ? ls_ok()
                                                     : ls_give(&status);
 }
@@ -353,7 +352,8 @@ ls_status ls_decoder_create(ls_session *session, ls_tensor tokens,
   self->session = session;
   self->tokens = tokens;
   self->logits = logits;
-  LS_RETURN_IF_ERROR(fill_decoder(self));
+  LS_GRAPH_SCOPE(self->graph);
+  LS_RETURN_IF_ERROR(LS_TRIAL(fill_decoder(self)));
   *out_decoder = ls_give(&self);
   return ls_ok();
 }

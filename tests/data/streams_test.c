@@ -239,6 +239,20 @@ TEST(a_shard_may_be_sought_beyond_the_end_by_any_number) {
   }
 }
 
+TEST(a_place_beyond_all_that_can_be_counted_is_saved) {
+  LS_OWN(ls_dataset, dataset) =
+      ls_dataset_skip(ls_dataset_take(stream_of(OF(few)), -1), INT64_MAX);
+  LS_OWN(ls_iterator, iterator) = NULL;
+  LS_OWN(ls_record, record) = NULL;
+  LS_OWN(ls_nest, element) = ls_none();
+  expect_ok(ls_iterator_create(dataset, NULL, &iterator));
+  expect_ok(ls_iterator_seek(iterator, 3));
+  expect_ok(ls_record_create(&record));
+  expect_ok(ls_iterator_save(iterator, record));
+  expect_ok(ls_iterator_restore(iterator, record));
+  expect_status(ls_iterator_next(iterator, &element), LS_OUT_OF_RANGE, "");
+}
+
 // A place in a pipeline of as many data sets as there may be is saved, restored
 // and written to a file.
 static ls_dataset *long_chain(void *user) {

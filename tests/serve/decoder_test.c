@@ -175,6 +175,21 @@ TEST(a_decoder_is_refused_what_is_no_text) {
   assert_null(other);
 }
 
+TEST(a_decoder_keeps_an_earlier_error_of_the_graph) {
+  LS_OWN_BEGUN(language, l, open_language, PACKED, LS_DTYPE_F32);
+  ls_decoder *other = NULL;
+  {
+    LS_GRAPH_SCOPE(l.graph);
+    const ls_tensor any = ls_placeholder(LS_DTYPE_F32, LS_SHAPE_UNKNOWN, "any");
+    assert_true(ls_tensor_is_failed(ls_slice_axis(any, 0, 0, 1)));
+  }
+  expect_ok(ls_decoder_create(l.session, l.tokens, l.logits, &other));
+  assert_true(ls_decoder_is_incremental(other));
+  ls_decoder_destroy(other);
+  expect_status(ls_graph_take_error(l.graph), LS_UNIMPLEMENTED,
+                "the rank of 'any:0' is not known");
+}
+
 // Expects that a cancelled run fails, and that no text is left.
 static void expect_ended(ls_decoder *decoder, ls_cancel *cancel, bool begins) {
   const int32_t token = token_at(1);

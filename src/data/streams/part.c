@@ -29,7 +29,7 @@ static ls_status skip_taken(ls_stage *stage, int64_t count) {
   part_stage *self = (part_stage *)stage;
   const int64_t most = part_of(stage)->count;
   if (most >= 0 && count > most - self->done) count = most - self->done;
-  self->done += count;
+  if (most >= 0) self->done += count;
   return ls_stage_skip(stage->inputs[0], count);
 }
 
