@@ -236,7 +236,8 @@ static ls_status no_such_type(const words *in, ls_bytes descr) {
       "'%s' has elements of NumPy's type '%.*s'%s; floats of 16 to 64 bits, "
       "integers, bool, complex and bytes ('S') are read",
       in->name, (int)(descr.size < 40 ? descr.size : 40), descr.data,
-      kind == 'U'   ? ", texts of UTF-32: save them as bytes"
+      kind == 'U'
+          ? ", texts of UTF-32: save them as bytes, or labels as whole numbers"
       : kind == 'O' ? ", Python's objects"
                     : "");
 }

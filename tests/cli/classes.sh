@@ -122,9 +122,11 @@ ends 1 "'label' of 'words.csv' is read as labels and has texts; the run was" \
 ends 1 "model 'tiny' has 4 classes, the labels of 'five.csv' are 5 texts" \
   train $tiny --quiet --data five.csv --outputs 4
 # shellcheck disable=SC2086
-ends 1 "row 1 of column 'label' is empty: its texts are single lines; --missing label=TEXT" \
+ends 1 "row 2 of column 'label' is empty: --missing label=TEXT" \
   train $tiny --quiet --data empty.csv
 # shellcheck disable=SC2086
 ends 1 "label 'fish' is none of the 3 classes" \
   train $tiny --quiet --data words.csv --test fish.csv --run-dir runs/no
+grep -q "column 'label' of 'fish.csv'" err.txt || fail "no file of the label"
+[ ! -s runs/no/metrics.jsonl ] || fail "steps before the test set was read"
 exit $failed

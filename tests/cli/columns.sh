@@ -217,7 +217,7 @@ same runs/gaps one.jsonl
 ends 1 "'lacks.jsonl' has no column 'c'; it has" train --model tiny \
   --data lacks.jsonl --missing c=0 --quiet
 # Without the flag, and where it cannot be.
-ends 1 "'city' is empty: its texts are single lines; --missing city=TEXT" train \
+ends 1 "'city' is empty: --missing city=TEXT" train \
   --model tiny --data gaps.csv --features b,city,label --one-hot city --quiet
 ends 1 "column 'b': '' is no f32; fill it in, give the column a value of missing \
 fields (from the command: --missing b=0), or leave it out (--features)" train \
@@ -329,4 +329,13 @@ for words in "data escape.csv" "checkpoint show escape.safetensors"; do
   grep -q "$(printf '\033')" out.txt && fail "$words has a control character"
 done
 
+
+# Files of one pattern with other columns.
+printf 'a,b,label\n1,2,0\n3,4,1\n' >part1.csv
+printf 'b,a,label\n2,1,0\n4,3,1\n' >part2.csv
+ends 1 "'part2.csv' has 'b' as column 1, the files before it have 'a'" \
+  train --model tiny --data 'part*.csv' --quiet
+printf 'a,label\n1,0\n' >part2.csv
+ends 1 "'part2.csv' has 2 columns, the files before it have 3" \
+  train --model tiny --data 'part*.csv' --quiet
 exit $failed

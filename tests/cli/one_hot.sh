@@ -157,4 +157,14 @@ printf 'color,kind\nred,a\nblue,b\n' >words.csv
 "$lockstep" data words.csv >out.txt 2>err.txt || fail "data words.csv"
 [ "$(grep -cF "$says" err.txt)" = 1 ] || fail "a header that may be data"
 
+
+# Names with a comma, and missing values.
+sed '1s/color/"color, main"/' texts.csv >comma.csv
+trains comma --data comma.csv --one-hot 'color, main'
+same numbers comma
+sed '2s/,[a-z]*,/,NA,/' texts.csv >na.csv
+ends 1 "column 'color' of 'na.csv' has 'NA', a missing value: --missing \
+color=TEXT takes a text for it, also this one" train --model mlp --data na.csv \
+  --one-hot color --quiet
+trains na --data na.csv --one-hot color --missing color=NA
 exit $failed

@@ -211,11 +211,11 @@ TEST(missing_fields_are_words_for_none_too) {
                      &(ls_csv_options){.columns = columns, .num_columns = 3}),
       "1 7 'none'; -1.5 7 'x'; -1.5 2 'NA'; ");
   // Without a value they are texts.
-  expect_elements(ls_dataset_csv(LS_PATHS("1.csv"),
-                                 &(ls_csv_options){
-                                     .columns = &(ls_csv_column){.name = "b"},
-                                     .num_columns = 1}),
-                  "'NA'; 'n/a '; '2'; ");
+  expect_elements(
+      ls_dataset_csv(LS_PATHS("1.csv"),
+                     &(ls_csv_options){.columns = &(ls_csv_column){.name = "b"},
+                                       .num_columns = 1}),
+      "'NA'; 'n/a '; '2'; ");
 }
 
 // Its checksum is right, but it has not even the end of the first line.
@@ -295,8 +295,9 @@ TEST(what_is_wrong_in_csv_is_named) {
                      "(--features)");
   put_text("2.csv", "a,c\n1,2\n");
   put_text("1.csv", "a,b\n1,2\n");
-  expect_no_elements(ls_dataset_csv(LS_PATHS("1.csv", "2.csv"), NULL),
-                     LS_INVALID_ARGUMENT, "'2.csv' has other columns");
+  expect_no_elements(
+      ls_dataset_csv(LS_PATHS("1.csv", "2.csv"), NULL), LS_INVALID_ARGUMENT,
+      "'2.csv' has 'c' as column 2, the files before it have 'b'");
   expect_no_elements(
       ls_dataset_csv(LS_PATHS("1.csv"),
                      &(ls_csv_options){.columns = &(ls_csv_column){.name = "z"},

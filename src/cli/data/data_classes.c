@@ -102,13 +102,16 @@ size_t cli_column_texts(const char *categories, const char *column,
 static ls_status add_label(cli_class_list *list, const char *column,
                            int64_t row, ls_bytes name) {
   bool found = false;
-  if (name.size == 0 || memchr(name.data, '\n', name.size) != NULL ||
+  if (name.size == 0)
+    return ls_invalid_argument(
+        "row %lld of column '%s' is empty: --missing %s=TEXT gives it a text",
+        (long long)row + 1, column, column);
+  if (memchr(name.data, '\n', name.size) != NULL ||
       memchr(name.data, '\0', name.size) != NULL)
     return ls_invalid_argument(
-        "row %lld of column '%s' is %s: its texts are single lines%s%s%s",
-        (long long)row, column, name.size == 0 ? "empty" : "several lines long",
-        name.size == 0 ? "; --missing " : "", name.size == 0 ? column : "",
-        name.size == 0 ? "=TEXT takes another" : "");
+        "row %lld of column '%s' has several lines: names of classes are "
+        "single lines",
+        (long long)row + 1, column);
   const size_t at = find_name(list, name, &found);
   if (found) {
     ++list->rows[at];

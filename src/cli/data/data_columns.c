@@ -278,8 +278,8 @@ static ls_status find_numbers(const cli_files *files, const cli_sheet *table,
   LS_RETURN_IF_ERROR(cli_begin_rows(column, &iterator));
   for (; rows < CLI_LOOK_AT; ++rows) {
     CLI_NEXT_OR(break, iterator, &element);
-    const ls_bytes *text = ls_array_data(ls_nest_as_array(
-        ls_nest_item(element, table->header ? 0 : item)));
+    const ls_bytes *text = ls_array_data(
+        ls_nest_as_array(ls_nest_item(element, table->header ? 0 : item)));
     char copy[64], *end = NULL;
     snprintf(copy, sizeof(copy), "%.*s",
              (int)(text->size < 60 ? text->size : 60), text->data);
@@ -341,9 +341,8 @@ ls_status cli_choose_dtype(const cli_files *files, const cli_sheet *table,
     if (table->categories[item] != NULL) continue;
     if (column->dtype == LS_DTYPE_STRING)
       return refuse_texts(files, table, item);
-    LS_RETURN_IF_ERROR(
-        cli_sheet_check(files, table, item,
-                        "leave it out with --features COLUMN,...,LABEL"));
+    LS_RETURN_IF_ERROR(cli_sheet_check(
+        files, table, item, "leave it out with --features COLUMN,...,LABEL"));
     whole &= column->dtype == LS_DTYPE_I64;
   }
   bool pixels = type != NULL && type->dtype == LS_DTYPE_U8;

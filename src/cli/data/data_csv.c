@@ -9,12 +9,34 @@
 #include "cli/data/data.h"
 
 // ---- Labels ----------------------------------------------------------------
+// Refuses a label of a test set that is none of the classes.
+static ls_status check_classes(const cli_files *files, const cli_sheet *table,
+                               size_t label, const cli_classes *classes,
+                               bool are_lists, ls_dataset *rows) {
+  CLI_OWN_MEMORY(char, names) = NULL;
+  CLI_OWN(cli_class_list, list) = NULL;
+  int64_t number = 0;
+  LS_RETURN_IF_ERROR(cli_classes_find(rows, table->header ? 0 : label,
+                                      are_lists, table->columns[label].name,
+                                      files->first, NULL, &names));
+  LS_RETURN_IF_ERROR(cli_class_list_make(classes->names, &list));
+  for (int64_t i = 0; i < cli_classes_count(names); ++i)
+    LS_RETURN_IF_ERROR(ls_status_annotate(
+        cli_class_number(list, cli_class_name(names, i), &number),
+        "column '%s' of '%s'", table->columns[label].name, files->first));
+  return ls_ok();
+}
+
 // Returns the classes of a text column: the known ones, or all in the column.
 static ls_status find_classes(const cli_files *files, const cli_sheet *table,
                               size_t label, cli_classes *classes,
                               bool are_lists, const char *command) {
-  if (classes->names != NULL && classes->names[0] != '\0') return ls_ok();
+  const bool are_known = classes->names != NULL && classes->names[0] != '\0';
+  if (are_known && (classes->may_find || classes->found == NULL))
+    return ls_ok();
   CLI_OWN(ls_dataset, rows) = cli_sheet_read_some(files, table, &label, 1);
+  if (are_known)
+    return check_classes(files, table, label, classes, are_lists, rows);
   const ls_status status = cli_classes_find(
       rows, table->header ? 0 : label, are_lists, table->columns[label].name,
       files->first, command, &classes->found);

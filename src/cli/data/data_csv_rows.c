@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "cli/data/data.h"
 
@@ -262,6 +263,26 @@ static ls_status add_texts(cli_classes *classes, const char *column,
   return ls_ok();
 }
 
+// Refuses words for a missing value among the texts of a column, unless it has
+// a value for them. "None" is a category as good as others.
+static ls_status check_present(const cli_files *files,
+                               const ls_csv_column *column, const char *texts) {
+  static const char *const words[] = {"na", "n/a", "nan", "null"};
+  for (int64_t i = 0; i < cli_classes_count(texts); ++i) {
+    const ls_bytes text = cli_class_name(texts, i);
+    for (size_t k = 0;
+         column->missing == NULL && k < sizeof(words) / sizeof(words[0]); ++k)
+      if (text.size == strlen(words[k]) &&
+          strncasecmp(text.data, words[k], text.size) == 0)
+        return ls_invalid_argument(
+            "column '%s' of '%s' has '%.*s', a missing value: --missing "
+            "%s=TEXT takes a text for it, also this one",
+            column->name, files->first, (int)text.size, (const char *)text.data,
+            column->name);
+  }
+  return ls_ok();
+}
+
 static ls_status find_categories(const cli_files *files,
                                  const cli_pair_request *request,
                                  cli_sheet *table, size_t at) {
@@ -280,15 +301,30 @@ static ls_status find_categories(const cli_files *files,
   CLI_OWN(ls_dataset, rows) = cli_sheet_read_some(files, table, &at, 1);
   LS_RETURN_IF_ERROR(cli_classes_find(rows, table->header ? 0 : at, false, name,
                                       files->first, NULL, &texts));
+  if (!table->is_json)
+    LS_RETURN_IF_ERROR(check_present(files, &table->columns[at], texts));
   LS_RETURN_IF_ERROR(add_texts(classes, name, texts));
   return cli_class_list_make(texts, &table->categories[at]);
+}
+
+// Returns the size of the first name in a list: up to a comma, unless a column
+// has one in its name.
+static size_t name_size(const cli_sheet *table, const char *names) {
+  for (size_t end = 0;; ++end) {
+    end += strcspn(names + end, ",");
+    for (size_t i = 0; i < table->count; ++i)
+      if (strlen(table->columns[i].name) == end &&
+          memcmp(table->columns[i].name, names, end) == 0)
+        return end;
+    if (names[end] == '\0') return strcspn(names, ",");
+  }
 }
 
 ls_status cli_sheet_one_hot(const cli_files *files,
                             const cli_pair_request *request, cli_sheet *table) {
   const char *names = request->classes != NULL ? request->classes->one_hot : "";
   for (const char *at = names; at != NULL && *at != '\0';) {
-    const size_t size = strcspn(at, ",");
+    const size_t size = name_size(table, at);
     CLI_OWN_MEMORY(char, name) = cli_copy_text(at, size);
     if (name == NULL) return ls_out_of_memory();
     size_t column = 0;

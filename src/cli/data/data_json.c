@@ -209,8 +209,7 @@ static ls_status read_line(const json_rows *self, ls_nest element,
     next = i + 1 < self->count ? i + 1 : 0;
   }
   for (size_t i = 0; i < self->count; ++i) {
-    if (items[i] == NULL)
-      LS_RETURN_IF_ERROR(fill_missing(self, i, &items[i]));
+    if (items[i] == NULL) LS_RETURN_IF_ERROR(fill_missing(self, i, &items[i]));
     if (items[i] == NULL)
       return ls_invalid_argument("line %lld has no '%s'", (long long)number + 1,
                                  self->names[i]);

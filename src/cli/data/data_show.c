@@ -84,8 +84,8 @@ static void print_array(const ls_array *array, char *text, size_t size) {
       const bool cut = used + 8 >= size;
       while (cut && (unsigned char)text[used - 1] > 0x7f)
         --used;  // Perhaps a part of a character.
-      used += (size_t)snprintf(text + used, size - used, "\"%s",
-                               cut ? "..." : "");
+      used +=
+          (size_t)snprintf(text + used, size - used, "\"%s", cut ? "..." : "");
     } else if (ls_dtype_is_float(dtype)) {
       used += (size_t)snprintf(text + used, size - used, "%s%g", before,
                                ls_array_f64(array, i));

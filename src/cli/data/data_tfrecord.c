@@ -155,8 +155,11 @@ static ls_status choose_features(const cli_files *files,
   static const char *const labels[] = {"label", "y", "image/class/label"};
   const cli_features *features = request->features;
   if (features->count > 2)
-    return ls_invalid_argument("--features of '%s': give EXAMPLE,LABEL, both",
-                               files->first);
+    return ls_invalid_argument(
+        "--features of '%s' names %zu: a TFRecord has one feature of examples "
+        "and one of labels, EXAMPLE,LABEL; columns of numbers, one each, are "
+        "read from .csv and .jsonl files",
+        files->first, features->count);
   const bool named = features->count == 2;
   cli_feature guess[2];
   const cli_feature *a = feature_of(found, named ? &features->items[0] : NULL,

@@ -102,14 +102,14 @@ static ls_status read_bytes(const csv_decoder *self, const ls_file *file,
   return ls_file_read(file, from, *out, size);
 }
 
-static bool same_names(const csv_decoder *self, const ls_csv_field *fields,
-                       size_t count) {
-  if (count != self->num_fields) return false;
-  for (size_t i = 0; i < count; ++i)
-    if (fields[i].size != self->fields[i].size ||
-        memcmp(fields[i].text, self->fields[i].text, fields[i].size) != 0)
-      return false;
-  return true;
+// Returns the first column with another name; `count` if all are the same.
+static size_t other_name(const csv_decoder *self, const ls_csv_field *fields,
+                         size_t count) {
+  size_t i = 0;
+  while (i < count && fields[i].size == self->fields[i].size &&
+         memcmp(fields[i].text, self->fields[i].text, fields[i].size) == 0)
+    ++i;
+  return i;
 }
 
 // Checks that a file has the first file's header line.
@@ -128,11 +128,17 @@ static ls_status check_csv(const ls_record_decoder *decoder,
                                source->file->path);
   LS_RETURN_IF_ERROR(split_names(self, source->file, row + lead,
                                  (size_t)end - lead, &fields, &count));
-  if (!same_names(self, fields, count))
+  if (count != self->num_fields)
     return ls_invalid_argument(
-        "'%s' has other columns than the files before it: %zu names in its "
-        "first line, %zu in theirs, or other ones",
+        "'%s' has %zu columns, the files before it have %zu",
         source->file->path, count, self->num_fields);
+  const size_t i = other_name(self, fields, count);
+  if (i < count)
+    return ls_invalid_argument(
+        "'%s' has '%.*s' as column %zu, the files before it have '%.*s': all "
+        "need the same columns in the same order",
+        source->file->path, (int)fields[i].size, fields[i].text, i + 1,
+        (int)self->fields[i].size, self->fields[i].text);
   return ls_ok();
 }
 
@@ -183,8 +189,8 @@ static ls_status bad_field(const csv_column *column, const ls_record_at *at,
       (long long)(at->offset + (int64_t)field->at), column->name,
       (int)(field->size < 60 ? field->size : 60), field->text,
       ls_dtype_name(column->dtype),
-      gap              ? "; fill it in, give the column a value of missing "
-                         "fields (from the command: --missing "
+      gap               ? "; fill it in, give the column a value of missing "
+                          "fields (from the command: --missing "
       : column->guessed ? ", as in the first rows; set the type of the column"
       : column->dtype == LS_DTYPE_U8 ? LS_BYTES_HINT "*=f32,LABEL'"
                                      : "",
