@@ -450,6 +450,13 @@ static void put_wrong(void) {
   for (int i = 0; i < 5; ++i)
     put(names[i], all[i], strlen(all[i]));
   put("empty.csv", "", 0);
+  static const char *const xy[] = {"x", "y"};
+  const int64_t labels[] = {0, 1};
+  ls_zip_writer *zip = NULL;
+  expect_ok(ls_zip_writer_open(ls_runtime_current(), "bools.npz", &zip));
+  add_member(zip, xy[0], LS_DTYPE_BOOL, LS_SHAPE(2, 4), (bool[8]){true});
+  add_member(zip, xy[1], LS_DTYPE_I64, LS_SHAPE(2), labels);
+  expect_ok(ls_zip_writer_close(zip, true));
   put("junk.npz", "this is no zip file, whatever its name says", 43);
   put("junk.tfrecord", "this is no TFRecord file, whatever it says", 42);
   put("junk.bin", "\001\002\003\377\376\375\374\373", 8);
@@ -484,6 +491,10 @@ TEST(what_cannot_be_learnt_from_is_told) {
       {"junk.bin", "'junk.bin' has neither"},
       {"note.txt", "'note.txt' has neither"},
       {"empty.csv", "'empty.csv' has no row"},
+      {"bools.npz", "the examples are bool, and a model learns from numbers: "
+                    "save them as x.astype('float32')"},
+      {"odd.tfrecord --features a,b,c",
+       "names 3: a TFRecord has one feature of examples and one of labels"},
       {"short.csv", "'short.csv' line 3"},
       {"texts.csv", "column 'name' of 'texts.csv' has texts"},
       {"typo.csv", "'typo.csv' line 12, byte 49, column 'a': 'abc' is no f64"},

@@ -244,4 +244,11 @@ mv rest/owls rest/mice
 grep -qF "'rest' has a folder 'mice', which is none of the run's 4 classes" \
   err.txt || fail "the unknown class is not named: $(cat err.txt)"
 
+
+# Folders in folders of classes are counted.
+mkdir -p nested/a/inner nested/b
+for place in a a/inner b; do cp "$images/rgb.png" "nested/$place"; done
+"$lockstep" data nested >out.txt 2>err.txt || fail "data nested"
+grep -q "'nested': images are read from nested/CLASS; folders in those are \
+left out: 1" err.txt || fail "folders in folders of classes are not counted"
 exit $failed

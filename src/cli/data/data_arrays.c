@@ -16,13 +16,20 @@ static ls_status pair_items(ls_dataset *dataset,
   CLI_OWN(ls_dataset, items) = dataset;
   ls_element_spec spec;
   LS_RETURN_IF_ERROR(ls_dataset_spec(items, &spec));
-  if (leaf_type(&spec, example).dtype == LS_DTYPE_BOOL)
+  const ls_dtype dtype = leaf_type(&spec, example).dtype;
+  if (dtype == LS_DTYPE_BOOL)
     return ls_invalid_argument("the examples are bool, and a model learns from "
                                "numbers: save them as x.astype('float32')");
   if (label != NO_LABEL && leaf_type(&spec, label).dtype == LS_DTYPE_STRING)
     return ls_invalid_argument(
         "the labels are texts: those of NumPy files are whole numbers, as of "
         "np.unique(y, return_inverse=True)[1]");
+  if (ls_dtype_is_integer(dtype) && dtype != LS_DTYPE_U8 && !request->test &&
+      request->type != NULL && request->type->example_dtype != LS_DTYPE_I32)
+    ls_runtime_log(ls_runtime_current(), LS_LOG_INFO, "data",
+                   "the examples are %s, which are not scaled; u8 are, to 0 to "
+                   "1: x.astype('uint8') of 0 to 255",
+                   ls_dtype_name(dtype));
   cli_pairing pairing = {.first = (size_t)example,
                          .no_label = label == NO_LABEL,
                          .labels = cli_missing_labels(request)};

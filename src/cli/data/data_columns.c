@@ -319,8 +319,9 @@ static ls_status refuse_texts(const cli_files *files, const cli_sheet *table,
         "value, give one with --missing %s=0",
         table->columns[item].name));
   return ls_invalid_argument(
-      "column '%s' of '%s' has texts, and a model learns from numbers: "
-      "leave it out with --features COLUMN,...,LABEL, or give each text a "
+      "column '%s' of '%s' has texts, and a model learns from numbers, such as "
+      "1.5 with a point: leave it out with --features COLUMN,...,LABEL, or "
+      "give each text a "
       "number with --one-hot %s",
       table->columns[item].name, files->first, table->columns[item].name);
 }

@@ -222,6 +222,10 @@ static ls_status hold_out(const cli_data *data, ls_dataset *all,
             "%lld examples to train on, %lld held out to test (--split %g)",
             (long long)left, (long long)(ls_dataset_cardinality(all) - left),
             split);
+  else if (train != NULL && data->command != NULL)
+    cli_say(data->command,
+            "a part of %g of the examples is held out to test (--split)",
+            split);
   return ls_ok();
 }
 

@@ -27,6 +27,7 @@ typedef struct image_folder {
   ls_text names;   // All file names, zero-terminated.
   size_t *starts;  // Start of each element's file name in `names`.
   size_t starts_capacity;
+  size_t num_inner;  // Folders in folders of classes, which are not read.
 } image_folder;
 
 static void image_folder_destroy(ls_dataset *dataset) {
@@ -273,9 +274,11 @@ static ls_status list_class(image_folder *self, const char *name) {
   const int64_t before = self->base.size;
   LS_RETURN_IF_ERROR(self->files.list(self->files.user, path.data, allocator,
                                       &entries, &count));
-  for (size_t i = 0; i < count; ++i)
+  for (size_t i = 0; i < count; ++i) {
+    self->num_inner += entries[i].is_folder && entries[i].name[0] != '.';
     if (!entries[i].is_folder && is_image_name(entries[i].name))
       LS_RETURN_IF_ERROR(add_file(self, entries[i].name));
+  }
   if (self->base.size == before)
     return ls_not_found("'%s' has no images: none of its %zu files is named "
                         ".png, .jpg or .jpeg",
@@ -299,6 +302,11 @@ static ls_status list_classes(image_folder *self) {
     return ls_not_found("'%s' has no folders; images are expected as "
                         "%s/CLASS/NAME.png or .jpg",
                         self->folder, self->folder);
+  if (self->num_inner > 0)
+    ls_runtime_log(ls_runtime_current(), LS_LOG_WARNING, "data",
+                   "'%s': images are read from %s/CLASS; folders in those are "
+                   "left out: %zu",
+                   self->folder, self->folder, self->num_inner);
   return ls_ok();
 }
 
