@@ -329,6 +329,13 @@ for words in "data escape.csv" "checkpoint show escape.safetensors"; do
   grep -q "$(printf '\033')" out.txt && fail "$words has a control character"
 done
 
+# Rows that train does not take yet are shown, without their missing values.
+printf 'age,city,label\n3,Rome,yes\n,Oslo,no\n' >missing.csv
+"$lockstep" data missing.csv >out.txt 2>err.txt || fail "data missing.csv"
+grep -qF 'age=nan city="Oslo" label="no"' out.txt ||
+  fail "data missing.csv: $(cat out.txt)"
+grep -q "no examples for 'lockstep train' yet: column 'city'" err.txt ||
+  fail "data missing.csv: $(cat err.txt)"
 
 # Files of one pattern with other columns.
 printf 'a,b,label\n1,2,0\n3,4,1\n' >part1.csv

@@ -419,8 +419,8 @@ ls_status cli_open_shown(const cli_files *files, const char *features_text,
   if (ls_status_is_ok(raw)) {
     const char *why = ls_status_message(status);
     if (!ls_status_is_ok(status))
-      cli_say("data", "no examples with labels: %.*s", (int)strcspn(why, "\n"),
-              why);
+      cli_say("data", "no examples for 'lockstep train' yet: %.*s",
+              (int)strcspn(why, "\n"), why);
     ls_status_free(status);
     return ls_ok();
   }
