@@ -261,7 +261,8 @@ typedef struct ls_summary_hook_options {
   ls_summary_writer *writer;
   ls_opt every_steps, every_seconds;  // One of the two. Required.
 } ls_summary_hook_options;
-// Makes a hook that runs summaries in the first run, and when they are due.
+// Makes a hook that records summaries of the first run, and of those in which
+// they are due, at the step after the run.
 LS_API LS_MUST_USE ls_status
 ls_summary_hook(const ls_summary_hook_options *options, ls_hook **out_hook);
 

@@ -7,6 +7,7 @@
 #include "base/memory/own.h"
 #include "lockstep/events.h"
 #include "support/estimators.h"
+#include "train/own.h"
 
 // ---- Event files -----------------------------------------------------------
 static size_t count_numbers(const char *folder, const char *tag) {
@@ -26,7 +27,7 @@ static void evaluate(estimator_case *c) {
       &metrics));
 }
 
-// What goes on behind a checkpoint adds to what there is.
+// Loops of 2 steps record at the step after each.
 TEST(later_events_stand_behind_former_ones) {
   LS_OWN(estimator_case, c) = {.way = ON_TPU,
                                .folder = "host_loop_events",
@@ -38,7 +39,11 @@ TEST(later_events_stand_behind_former_ones) {
     estimator_case_train(&c, step);
     evaluate(&c);
   }
-  assert_int_equal(count_numbers("host_loop_events", "loss"), 4);
+  LS_OWN(ls_event_numbers, losses) = NULL;
+  expect_ok(ls_events_read("host_loop_events", "loss", &losses));
+  assert_int_equal(losses->count, 4);
+  for (size_t i = 0; i < losses->count; ++i)
+    assert_int_equal(losses->items[i].step, 2 * i + 2);
   assert_int_equal(count_numbers("host_loop_events/eval", "loss"), 2);
 }
 

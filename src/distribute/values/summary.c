@@ -110,21 +110,27 @@ static bool is_not_due(const ls_host_call *call) {
              0;
 }
 
-ls_status ls_summary_record_call(const ls_host_call *call,
-                                 ls_summary_writer *writer,
-                                 ls_summary_kind kind, const char *tag,
-                                 int64_t step) {
+ls_status ls_summary_write(ls_summary_writer *writer, ls_summary_kind kind,
+                           const char *tag, int64_t step,
+                           const ls_array *value) {
   if (writer->kind != NULL)
     LS_RETURN_IF_ERROR(writer->kind->ready(writer->user));
-  LS_OWN(ls_array, view) = NULL;
-  LS_RETURN_IF_ERROR(ls_array_create_view(
-      call->input_types[0].dtype, call->input_types[0].shape,
-      (void *)(uintptr_t)call->inputs[0], NULL, NULL, &view));
-  const ls_summary_record made = {tag, step, view, kind};
+  const ls_summary_record made = {tag, step, value, kind};
   ls_mutex_lock(&writer->lock);
   writer->function(writer->user, &made);
   ls_mutex_unlock(&writer->lock);
   return ls_ok();
+}
+
+ls_status ls_summary_record_call(const ls_host_call *call,
+                                 ls_summary_writer *writer,
+                                 ls_summary_kind kind, const char *tag,
+                                 int64_t step) {
+  LS_OWN(ls_array, view) = NULL;
+  LS_RETURN_IF_ERROR(ls_array_create_view(
+      call->input_types[0].dtype, call->input_types[0].shape,
+      (void *)(uintptr_t)call->inputs[0], NULL, NULL, &view));
+  return ls_summary_write(writer, kind, tag, step, view);
 }
 
 static ls_status summary_record(ls_host_call *call) {
@@ -141,13 +147,13 @@ static const ls_host_kernel summary_kernel = {.name = "summary",
                                               .flags = LS_HOST_ALL,
                                               .skips = is_not_due};
 
-const char *ls_summary_tag(ls_op op) {
+const ls_summary_state *ls_summary_of(ls_op op) {
   const ls_attr *kernel = NULL, *state = NULL;
   ls_status_free(ls_op_attr(op, "kernel", &kernel));
   ls_status_free(ls_op_attr(op, "state", &state));
   return kernel != NULL && state != NULL && kernel->kind == LS_ATTR_KERNEL &&
                  kernel->as.kernel == &summary_kernel
-             ? ((const ls_summary_state *)state->as.object)->tag
+             ? (const ls_summary_state *)state->as.object
              : NULL;
 }
 

@@ -144,6 +144,10 @@ typedef struct ls_summary_state {
 ls_summary_state *ls_summary_state_make(ls_summary_writer *writer,
                                         ls_summary_kind kind, int64_t every,
                                         const char *tag);
+// Records a value as a summary.
+LS_MUST_USE ls_status ls_summary_write(ls_summary_writer *writer,
+                                       ls_summary_kind kind, const char *tag,
+                                       int64_t step, const ls_array *value);
 // Records the first value of a host call as a summary.
 LS_MUST_USE ls_status ls_summary_record_call(const ls_host_call *call,
                                              ls_summary_writer *writer,
@@ -152,7 +156,7 @@ LS_MUST_USE ls_status ls_summary_record_call(const ls_host_call *call,
 // Returns true if the current replica makes ops of its own and is not replica
 // 0, the only one whose values are recorded.
 bool ls_summary_is_left_out(void);
-// Returns the tag of an ls_summary op; NULL for other ops.
-const char *ls_summary_tag(ls_op op);
+// Returns the state of an ls_summary op; NULL for other ops.
+const ls_summary_state *ls_summary_of(ls_op op);
 
 #endif  // LS_DISTRIBUTE_VALUES_VALUES_H_

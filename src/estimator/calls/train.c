@@ -110,8 +110,8 @@ static ls_status begin_everywhere(const ls_estimator *self,
 // Returns true for a summary of the loss, which is recognized by its tag or by
 // its op's name, as in other systems.
 static bool is_of_loss(ls_op summary) {
-  const char *tag = ls_summary_tag(summary);
-  return strcmp(tag != NULL ? tag : ls_op_name(summary), "loss") == 0;
+  const ls_summary_state *state = ls_summary_of(summary);
+  return strcmp(state != NULL ? state->tag : ls_op_name(summary), "loss") == 0;
 }
 
 static ls_status add_loss_summary(const ls_job *job) {

@@ -2,7 +2,9 @@
 // Hooks that add to runs: summaries, feeds, final ops, a trace.
 #include "base/require.h"
 #include "base/text.h"
-#include "lockstep/ops.h"
+#include "base/values/nest_builder.h"
+#include "distribute/values/values.h"
+#include "lockstep/graph_ops.h"
 #include "lockstep/trace.h"
 #include "train/hooks/hook.h"
 
@@ -11,21 +13,26 @@ typedef struct summaries {
   ls_summary_hook_options options;
   ls_op *ops;
   ls_step_timer timer;
-  ls_nest all;   // The fetch made when summaries are due.
-  int64_t step;  // The step that the current run makes.
+  // Fetches of a run in which summaries are due: the values of ls_summary,
+  // which are recorded after the run, and other ops.
+  ls_nest fetches;
+  int64_t step;  // The step that the current run makes first.
   bool is_due;
   bool holds_back;  // The event writer waits until records are due.
 } summaries;
 
 static ls_status summary_begin(void *state) {
   summaries *self = state;
-  self->all = ls_none();
+  LS_OWN(ls_nest_builder, list) = {0};
   if (self->options.num_ops == 0) return ls_ok();
-  LS_NAME_SCOPE("");
-  const ls_op all = ls_group(self->ops, self->options.num_ops, "summaries");
-  if (ls_op_is_failed(all)) return ls_graph_take_error(ls_graph_current());
-  self->all = ls_nest_op(all);
-  return ls_ok();
+  for (size_t i = 0; i < self->options.num_ops; ++i)
+    ls_nest_builder_append(&list, ls_summary_of(self->ops[i]) != NULL
+                                      ? ls_leaf(ls_op_input(self->ops[i], 0))
+                                      : ls_nest_op(self->ops[i]));
+  ls_nest_release(self->fetches);
+  self->fetches = ls_none();
+  return ls_take_nest(ls_nest_builder_finish(&list, LS_KIND_LIST),
+                      &self->fetches);
 }
 
 // Makes a step with summaries a run of its own. Other runs record no summaries
@@ -49,17 +56,27 @@ static ls_status summary_before_run(void *state, ls_run_context *context,
   self->is_due = ls_step_timer_is_due(&self->timer, self->step);
   if (self->is_due && self->options.writer != NULL)
     ls_summary_writer_set_step(self->options.writer, self->step);
-  if (self->is_due) wish->fetches = self->all;
+  if (self->is_due) wish->fetches = self->fetches;
   if (context->session == NULL) choose_steps(self, wish);
   return ls_ok();
 }
 
+// Records the summaries at the step after the run, which may make several.
 static ls_status summary_after_run(void *state, ls_run_context *context,
                                    ls_nest results) {
   summaries *self = state;
-  (void)context, (void)results;
-  if (self->is_due)
-    (void)ls_step_timer_done(&self->timer, self->step, NULL, NULL);
+  int64_t step = 0;
+  if (!self->is_due) return ls_ok();
+  (void)ls_step_timer_done(&self->timer, self->step, NULL, NULL);
+  if (self->options.num_ops == 0) return ls_ok();
+  LS_RETURN_IF_ERROR(ls_run_context_steps(context, &step));
+  for (size_t i = 0; i < self->options.num_ops; ++i) {
+    const ls_summary_state *s = ls_summary_of(self->ops[i]);
+    if (s != NULL)
+      LS_RETURN_IF_ERROR(
+          ls_summary_write(s->writer, s->kind, s->tag, step,
+                           ls_nest_as_array(ls_nest_item(results, i))));
+  }
   return ls_ok();
 }
 
@@ -71,7 +88,9 @@ static void summary_lost(void *state) {
 }
 
 static void summary_destroy(void *state) {
-  ls_release(ls_current_allocator(), ((summaries *)state)->ops);
+  summaries *self = state;
+  ls_release(ls_current_allocator(), self->ops);
+  ls_nest_release(self->fetches);
 }
 
 static const ls_hook_type summary_type = {.name = "summary saver",
