@@ -133,6 +133,9 @@ typedef struct ls_train_config {
   int64_t patience;
   double min_delta;
   int64_t test_steps;  // Batches of an evaluation; 0: the whole test set.
+  // Intervals of saves, in seconds and in steps, of checksums and of checks of
+  // ranks, as in ls_train_options.
+  int64_t save_every, save_every_steps, checksum, check_ranks;
   bool gradient_norm;  // As in ls_train_options.
   // Source of the model's initial values ("": its own); the selected variables,
   // "a,b/*", the exceptions, and renamings, "old=new,x/=y/".

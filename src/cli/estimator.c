@@ -87,9 +87,9 @@ static ls_status make_config(const estimator_flags *flags, cli_estimator *e) {
         &(ls_mirrored_options){.num_replicas =
                                    LS_SOME(flags->train.asked.replicas)},
         &e->strategy));
-  int64_t steps = flags->train.save_steps;
+  int64_t steps = flags->train.asked.save_every_steps;
   // An epoch of data that are known ends with a test.
-  if (steps == 0 && flags->train.save_seconds == 0 &&
+  if (steps == 0 && flags->train.asked.save_every == 0 &&
       flags->eval_seconds == 0 && cli_estimator_tests(flags) &&
       cli_is_linked(e->type))
     steps = cli_linked_epoch();
@@ -103,8 +103,8 @@ static ls_status make_config(const estimator_flags *flags, cli_estimator *e) {
           .save_checkpoints_steps = optional(steps),
           .save_checkpoints_secs =
               steps > 0 ? (ls_opt){0}
-                        : (ls_opt)LS_SOME(flags->train.save_seconds > 0
-                                              ? flags->train.save_seconds
+                        : (ls_opt)LS_SOME(flags->train.asked.save_every > 0
+                                              ? flags->train.asked.save_every
                                               : 60),
           .keep_checkpoint_max = flags->train.asked.keep >= 0
                                      ? (ls_opt)LS_SOME(flags->train.asked.keep)

@@ -55,6 +55,13 @@ static const entry entries[] = {
     {"stop-early", CLI_TEXT, ASKED(stop_early), FREE},
     {"patience", CLI_COUNT, ASKED(patience), FREE},
     {"min-delta", CLI_REAL, ASKED(min_delta), FREE},
+    {"keep-every-hours", CLI_REAL, ASKED(keep_every_hours), FREE},
+    {"test-steps", CLI_COUNT, ASKED(test_steps), FREE},
+    {"eval-every", CLI_COUNT, offsetof(estimator_flags, eval_seconds), FREE},
+    {"save-every", CLI_COUNT, ASKED(save_every), FREE},
+    {"save-every-steps", CLI_COUNT, ASKED(save_every_steps), FREE},
+    {"checksum", CLI_COUNT, ASKED(checksum), FREE},
+    {"check-ranks", CLI_COUNT, ASKED(check_ranks), FREE},
     {"optimizer", CLI_TEXT, ASKED(optimizer), FIXED},
     {"learning-rate", CLI_REAL, ASKED(learning_rate), FIXED},
     {"schedule", CLI_TEXT, ASKED(schedule), FIXED},
@@ -166,6 +173,10 @@ static bool take_entry(const entry *e, estimator_flags *flags,
         (strcmp(e->name, "tpu") == 0 && line->train.asked.replicas > 0))) ||
       (e->place == offsetof(estimator_flags, iterations) &&
        flags->train.tpu == NULL) ||
+      (e->place == ASKED(save_every) &&
+       line->train.asked.save_every_steps > 0) ||
+      (e->place == ASKED(save_every_steps) &&
+       line->train.asked.save_every > 0) ||
       (e->use == ENDS &&
        (line->train.asked.steps > 0 || line->train.asked.epochs > 0));
   if (uses && e->use < KEPT) return true;

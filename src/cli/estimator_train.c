@@ -107,11 +107,11 @@ static ls_status train_with(training *run, ls_hook *const *hooks,
   const ls_training_lines lines = {
       .metrics = again == NULL || again->log.line != NULL,
       .log = again != NULL ? again->log : (ls_train_log){0},
-      .checksum = run->flags->train.checksum,
+      .checksum = asked->checksum,
       .gradient_norm = run->flags->train.gradient_norm,
       .attest = run->flags->train.attest,
       .config = run->config,
-      .check_ranks = run->flags->train.check_ranks,
+      .check_ranks = asked->check_ranks,
       .events = run->flags->train.events,
       .keep_best_loss = keeps_loss(asked),
       .report = run->progress != NULL ? ls_progress_show : NULL,
@@ -257,7 +257,7 @@ static bool check_flags(const estimator_flags *flags,
   else if (asked->stop_early == NULL &&
            (asked->patience != 0 || asked->min_delta != 0))
     says = "--patience and --min-delta are for --stop-early";
-  else if (train->save_seconds > 0 && train->save_steps > 0)
+  else if (asked->save_every > 0 && asked->save_every_steps > 0)
     says = "--save-every and --save-every-steps: give one of them";
   else if (asked->keep_every_hours != (double)(int64_t)asked->keep_every_hours)
     says = "--keep-every-hours counts whole hours of an estimator";
@@ -408,7 +408,10 @@ int cli_estimator_make_again(const ls_estimator_type *type, const char *params,
   const int code =
       cli_estimator_recall("train", train->resume, &flags, type, &kept);
   if (code != CLI_OK) return code;
-  asked->stop_early = asked->keep_best = NULL;  // Nothing is evaluated.
+  // Nothing is evaluated or saved.
+  asked->stop_early = asked->keep_best = NULL;
+  flags.eval_seconds = asked->save_every = asked->save_every_steps = 0;
+  asked->checksum = train->asked.checksum;
   asked->patience = 0;
   asked->min_delta = 0;
   return run_training(&flags, type);

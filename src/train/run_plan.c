@@ -116,6 +116,10 @@ static void fill_config(ls_runtime *runtime, ls_run_plan *plan) {
   config->gradient_norm = o->gradient_norm;
   config->patience = o->patience;
   config->min_delta = o->min_delta;
+  config->save_every = o->save_seconds;
+  config->save_every_steps = o->save_steps;
+  config->checksum = o->checksum;
+  config->check_ranks = o->check_ranks;
 }
 
 // Warns about replicas that have no example in any step.

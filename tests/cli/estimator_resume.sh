@@ -6,7 +6,7 @@
 
 # shellcheck source=tests/support/cli.sh
 . "$(dirname "$0")/../support/cli.sh"
-rm -rf held kept whole other old branch full file own copy linked looped seeds be-slow e.so
+rm -rf held kept whole alone other slow old branch full file own copy linked looped seeds be-slow e.so
 cp "${LS_BUILD_DIR:?}/tests/cli/libraries/estimators.so" e.so
 model="--model e.so:line"
 
@@ -47,8 +47,25 @@ trains --resume kept --param width=6 --steps 15
 trains --resume kept --param rate=1e-2 --replicas 4 --steps 20
 cmp whole/model.ckpt-20.safetensors kept/model.ckpt-20.safetensors ||
   fail "a run with the flags of its folder gives other bytes"
+# The run of a program of its own has no estimator.json.
+cp -r whole alone
+rm alone/estimator.json
+"$lockstep" diff whole alone >out.txt 2>err.txt && grep -q '^equal: ' out.txt ||
+  fail "diff of a run without flags"
+ends 1 "--op makes the steps of models again: the run in 'alone' is" \
+  diff --op alone whole
 trains --run-dir other --steps 3
 trains --resume other --batch-size 32 --math fast --steps 6  # Defaults.
+
+# ---- Settings --------------------------------------------------------------
+trains --run-dir slow --save-every-steps 4 --checksum 2 --keep 0 --events \
+  --steps 8
+trains --resume slow --steps 12
+[ "$(find slow/events/train -type f | wc -l)" = 2 ] || fail "events are not kept"
+[ -e slow/model.ckpt-4.json ] && [ -e slow/model.ckpt-12.json ] &&
+  [ "$(grep -c checksum slow/metrics.jsonl)" = 6 ] || fail "a setting is lost"
+trains --resume slow --save-every 60 --steps 20
+[ ! -e slow/model.ckpt-16.json ] || fail "saves by steps and by seconds"
 
 # ---- Other flags -----------------------------------------------------------
 so="it can only continue with the same, or with --allow-inexact"

@@ -62,7 +62,8 @@ replays 0 "steps 18 to 24 are the same" parts --from 18
 replays 0 "steps 0 to 6 are the same" parts
 
 # A run that goes on from another one's step lacks that checkpoint.
-trains --resume run@100 --run-dir branch --checksum 1
+trains --resume run@100 --run-dir branch --checksum 1 \
+  --save-every-steps 300
 replays 1 "steps 100 to 300 cannot be made again: the run in 'branch' goes on \
 from step 100 of another one, and has its first checkpoint at step 300" branch
 rm -rf branch

@@ -218,6 +218,32 @@ for file in pixels labels; do
 done
 trains --resume pairs --steps 15
 
+# ---- Flags -------------------------------------------------------------------
+# A run keeps its settings, another value of one holds from then on.
+rm -rf kept
+trains --model tiny --data synthetic --schedule constant --steps 20 \
+  --checksum 10 --save-every-steps 10 --keep 0 --run-dir kept
+trains --resume kept --steps 40
+trains --resume kept --steps 50 --checksum 5
+[ "$(grep -c checksum kept/metrics.jsonl)" = 6 ] || fail "--checksum is not kept"
+for step in 10 20 30 40 50; do
+  [ -e kept/model.ckpt-$step.json ] || fail "--save-every-steps is not kept"
+done
+grep -qF '"save_every_steps":10,"checksum":5,' kept/config.json ||
+  fail "config.json: $(cat kept/config.json)"
+# The docs list each flag.
+for flag in $("$lockstep" train --help; "$lockstep" train --estimator --help); do
+  case $flag in
+  --help | --resume) ;;
+  --[a-z]*[!a-z-]*) ;;
+  --[a-z]*)
+    grep -qF "| \`$flag\`
+\` \`$flag\`" "${LS_SOURCE_DIR:?}/docs/checkpoints.md" ||
+      fail "docs/checkpoints.md does not say if $flag is kept"
+    ;;
+  esac
+done
+
 # ---- eval --------------------------------------------------------------------
 "$lockstep" train --resume longer --quiet >trained.txt 2>err.txt
 "$lockstep" eval longer >out.txt 2>err.txt || fail "eval fails"

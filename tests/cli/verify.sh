@@ -235,7 +235,7 @@ grep -q "note: steps 0 to 96 cannot be made again: the run went on with other" \
 
 # ---- A run that goes on from another one's step --------------------------------
 # Its first steps begin with a checkpoint that it lacks.
-trains --resume run@100 --checksum 1 --run-dir branch --attest
+trains --resume run@100 --checksum 1 --save-every-steps 300 --run-dir branch --attest
 verifies 0 "verified: 'branch' is as its chain says, and 0 of its 140 steps" \
   branch --all
 grep -q "note: steps 100 to 240 cannot be made again: the run goes on from a" \

@@ -233,7 +233,8 @@ static ls_status find_ends(cli_replaying *r) {
   if (last_line > last) last = last_line;
   for (cli_line_next(&at, &line); line.text != NULL; cli_line_next(&at, &line))
     if (line.kind == CLI_LINE_OF_SUM)
-      r->flags.checksum = common_divisor(line.step, r->flags.checksum);
+      r->flags.asked.checksum =
+          common_divisor(line.step, r->flags.asked.checksum);
   const bool makes_none = r->again.is_checked;
   r->goes_on = r->to < 0 && r->again.check == NULL &&
                (cli_device.find_nan || r->flags.spike > 0);

@@ -43,23 +43,12 @@ static void add_segment(verifying *v, int64_t to) {
 
 // Returns true for members of configurations on which no step depends.
 static bool is_free(const char *key) {
-  static const char *const keys[] = {"threads",
-                                     "model",
-                                     "data",
-                                     "test",
-                                     "keep",
-                                     "keep_best",
-                                     "keep_every_hours",
-                                     "stop_early",
-                                     "patience",
-                                     "min_delta",
-                                     "test_steps",
-                                     "gradient_norm",
-                                     "iterations_per_loop",
-                                     "crc32c"};
+  static const char *const keys[] = {
+      "threads",       "model",      "data",   "test",
+      "gradient_norm", "test_steps", "crc32c", "iterations_per_loop"};
   for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); ++i)
     if (strcmp(key, keys[i]) == 0) return true;
-  return false;
+  return cli_train_is_setting(key);
 }
 
 // Finds members of a part's configuration that another part's has otherwise.

@@ -46,22 +46,27 @@ static ls_status compare_configs(comparing *c) {
   const char *title = "config.json";
   LS_RETURN_IF_ERROR(read_both(c, title, &configs));
   for (int i = 0; i < 2; ++i) {
-    // An estimator's run has its flags in another file.
+    // An estimator's run has its flags in another file, that of a program of
+    // its own has none.
     if (configs.texts[i] == NULL) {
+      bool has_saved = false;
       title = "estimator.json";
       LS_RETURN_IF_ERROR(
           cli_read_text(c->folders[i], title, &configs.texts[i], NULL));
-      if (configs.texts[i] != NULL && c->by_op)
+      LS_RETURN_IF_ERROR(cli_has_checkpoints(c->folders[i], &has_saved));
+      if (configs.texts[i] == NULL && !has_saved)
+        return ls_not_found("'%s' is no run folder: it has no config.json and "
+                            "no checkpoint",
+                            c->folders[i]);
+      if (c->by_op)
         return ls_invalid_argument("--op makes the steps of models again: the "
                                    "run in '%s' is an estimator's",
                                    c->folders[i]);
     }
-    if (configs.texts[i] == NULL)
-      return ls_not_found("'%s' is no run folder: it has no config.json",
-                          c->folders[i]);
   }
   // Reports differences in configurations, but goes on: results may be equal.
-  cli_compare_members(title, configs.texts[0], configs.texts[1], c->json);
+  if (configs.texts[0] != NULL && configs.texts[1] != NULL)
+    cli_compare_members(title, configs.texts[0], configs.texts[1], c->json);
   return ls_ok();
 }
 
@@ -80,9 +85,9 @@ static void report_longer(const comparing *c, int which, int64_t step) {
 
 static void report_alone(const comparing *c, int which, int64_t lines) {
   if (!c->json) {
-    printf(
-        "metrics.jsonl: %lld line%s of '%s' have steps that the other lacks\n",
-        (long long)lines, lines == 1 ? "" : "s", c->folders[which]);
+    printf("metrics.jsonl: %lld line%s of '%s' %s steps that the other lacks\n",
+           (long long)lines, lines == 1 ? "" : "s", c->folders[which],
+           lines == 1 ? "has" : "have");
     return;
   }
   printf("{\"in\":\"metrics.jsonl\",\"lines\":%lld,\"only_in\":",
@@ -304,7 +309,8 @@ int cli_diff(int argc, char **argv) {
           "are ignored. Ends with code 0 if the results are equal, else 1; "
           "differences of config.json are shown, but do not count. After a "
           "resume, a line may have means over other steps. An estimator's run "
-          "has estimator.json instead.",
+          "has estimator.json instead, that of a program of its own no such "
+          "file.",
       .operand_form = "RUN RUN",
       .num_operands = &count};
   CLI_PARSE_OR_RETURN(&syntax, argc, argv);

@@ -177,11 +177,13 @@ static ls_status after_step(void *user, ls_run_context *context,
 static int make_run(op_search *s, op_pass pass, int run) {
   const cli_op_diff *of = s->of;
   train_flags flags = {
-      .asked = {.seed = -1, .keep = -1, .threads = pass == FIND_STEP ? 0 : 1},
+      .asked = {.seed = -1,
+                .keep = -1,
+                .threads = pass == FIND_STEP ? 0 : 1,
+                .checksum = 1},
       .grace = 30,
       .quiet = true,
       .inexact = true,  // Runs that went on otherwise differ from checkpoints.
-      .checksum = 1,
       .again = &s->again,
       .resume = of->folders[run]};
   flags.asked.model = of->model;

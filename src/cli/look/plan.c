@@ -67,16 +67,16 @@ static const char *best_metric(const ls_train_config *config) {
 // Returns the number of saves of a run, at least the one at its end. Of a run
 // whose time is not known it is more than those that are kept.
 static double count_saves(const plan *p, const cli_plan_run *run) {
-  const train_flags *flags = &p->flags->train;
+  const ls_train_config *asked = &p->flags->train.asked;
   const char *best = best_metric(&run->config);
   double others =
       best != NULL && strncmp(best, "test_", 5) == 0 ? count_epochs(run) : 0;
   if (run->step.estimator != NULL) ++others;  // The one of step 0.
-  if (flags->save_steps > 0)
-    return others + ceil((double)run->steps / (double)flags->save_steps);
+  if (asked->save_every_steps > 0)
+    return others + ceil((double)run->steps / (double)asked->save_every_steps);
   if (p->timed_steps == 0) return others + (double)run->config.keep + 1;
   const double interval =
-      flags->save_seconds > 0 ? (double)flags->save_seconds : 60;
+      asked->save_every > 0 ? (double)asked->save_every : 60;
   return others + fmax(1, ceil(p->run_seconds / interval));
 }
 

@@ -169,13 +169,6 @@ static void train_tell(void *user, const ls_train_report *report) {
   if (run->progress != NULL) ls_progress_show(run->progress, report);
 }
 
-// Returns true if the run folder has events, which a resumed run continues.
-static bool has_events(const char *run_folder) {
-  char path[PATH_MAX];
-  const int size = snprintf(path, sizeof(path), "%s/events", run_folder);
-  return size < (int)sizeof(path) && cli_exists(path);
-}
-
 // Returns true if the run goes on in the folder of --resume.
 static bool resumes_in_place(const train_flags *flags) {
   return flags->resume != NULL && !flags->resume_step.set &&
@@ -228,7 +221,6 @@ static ls_status train_from(const train_flags *flags,
                             const ls_warm_start *warm_start,
                             const ls_train_stop *stop, session *run) {
   const ls_train_config *config = &run->config;
-  const char *events = flags->events;
   cli_again *again = flags->again;
   const bool is_simulated = cli_process_current()->simulated != NULL;
   CLI_OWN(ls_hook, hook) = NULL;
@@ -240,49 +232,47 @@ static ls_status train_from(const train_flags *flags,
   } else if (flags->spike != 0) {
     LS_RETURN_IF_ERROR(cli_spike_hook(flags, &hook));
   }
-  if (events == NULL && resumes_in_place(flags) && has_events(flags->resume))
-    events = "";
   return ls_train(
-      &(ls_train_options){.model = &run->model,
-                          .strategy = run->strategy,
-                          .train = run->set.train,
-                          .num_examples = run->set.examples,
-                          .test = run->set.tested,
-                          .batch_size = config->batch_size,
-                          .epochs = config->epochs,
-                          .steps = config->steps,
-                          .only_saves = flags->only_saves,
-                          .seed = config->seed,
-                          .iterations_per_loop = flags->iterations,
-                          .run_folder = run->run_folder,
-                          .overwrite = flags->overwrite,
-                          .resume = resumes_in_place(flags),
-                          .from = flags->resume_step.set ? flags->resume : NULL,
-                          .from_step = flags->resume_step,
-                          .inexact = flags->inexact,
-                          .warm_start = warm_start,
-                          .save_seconds = flags->save_seconds,
-                          .save_steps = flags->save_steps,
-                          .save_background =
-                              is_simulated ? LS_FLAG_OFF : LS_FLAG_DEFAULT,
-                          .keep = LS_SOME(config->keep),
-                          .keep_best = config->keep_best,
-                          .keep_every_hours = config->keep_every_hours,
-                          .stop_early = config->stop_early,
-                          .patience = config->patience,
-                          .min_delta = config->min_delta,
-                          .events = events,
-                          .config = config,
-                          .check_ranks = flags->check_ranks,
-                          .checksum = flags->checksum,
-                          .attest = flags->attest,
-                          .gradient_norm = config->gradient_norm,
-                          .log = again != NULL ? again->log : (ls_train_log){0},
-                          .hooks = &hook,
-                          .num_hooks = hook != NULL,
-                          .stop = stop,
-                          .report = train_tell,
-                          .report_user = run},
+      &(ls_train_options){
+          .model = &run->model,
+          .strategy = run->strategy,
+          .train = run->set.train,
+          .num_examples = run->set.examples,
+          .test = run->set.tested,
+          .batch_size = config->batch_size,
+          .epochs = config->epochs,
+          .steps = config->steps,
+          .only_saves = flags->only_saves,
+          .seed = config->seed,
+          .iterations_per_loop = flags->iterations,
+          .run_folder = run->run_folder,
+          .overwrite = flags->overwrite,
+          .resume = resumes_in_place(flags),
+          .from = flags->resume_step.set ? flags->resume : NULL,
+          .from_step = flags->resume_step,
+          .inexact = flags->inexact,
+          .warm_start = warm_start,
+          .save_seconds = config->save_every,
+          .save_steps = config->save_every_steps,
+          .save_background = is_simulated ? LS_FLAG_OFF : LS_FLAG_DEFAULT,
+          .keep = LS_SOME(config->keep),
+          .keep_best = config->keep_best,
+          .keep_every_hours = config->keep_every_hours,
+          .stop_early = config->stop_early,
+          .patience = config->patience,
+          .min_delta = config->min_delta,
+          .events = flags->events,
+          .config = config,
+          .check_ranks = config->check_ranks,
+          .checksum = again != NULL ? flags->asked.checksum : config->checksum,
+          .attest = flags->attest,
+          .gradient_norm = config->gradient_norm,
+          .log = again != NULL ? again->log : (ls_train_log){0},
+          .hooks = &hook,
+          .num_hooks = hook != NULL,
+          .stop = stop,
+          .report = train_tell,
+          .report_user = run},
       &run->result);
 }
 
@@ -364,20 +354,22 @@ static int print_result(const train_flags *flags, const session *run) {
     cli_say("train", "stopped before the first step; there is no run");
   else if (result->stopped_early && !flags->quiet)
     cli_say("train",
-            "stopped early after %lld steps in %.1f s: %s was best at step "
+            "stopped early after %lld step%s in %.1f s: %s was best at step "
             "%lld, %.6g; the run is in %s, its best model is %s@%lld",
-            (long long)result->steps, result->seconds, run->config.stop_early,
+            (long long)result->steps, result->steps == 1 ? "" : "s",
+            result->seconds, run->config.stop_early,
             (long long)result->best_step, result->best, run->run_folder,
             run->run_folder, (long long)result->best_step);
   else if (run->resumed != NULL && !run->makes_steps && !flags->quiet)
     cli_say("train",
-            "the run in %s is complete, with %lld steps; --epochs or --steps "
+            "the run in %s is complete, with %lld step%s; --epochs or --steps "
             "prolongs it",
-            run->run_folder, (long long)result->steps);
+            run->run_folder, (long long)result->steps,
+            result->steps == 1 ? "" : "s");
   else if (!flags->quiet)
-    cli_say("train", "%s%lld steps in %.1f s; the run is in %s%s",
+    cli_say("train", "%s%lld step%s in %.1f s; the run is in %s%s",
             result->stopped ? "stopped after " : "", (long long)result->steps,
-            result->seconds, run->run_folder,
+            result->steps == 1 ? "" : "s", result->seconds, run->run_folder,
             result->stopped ? ", --resume continues it" : "");
   if (result->stopped) return CLI_SIGNAL + cli_signals_first();
   if (!result->tested) return CLI_OK;

@@ -54,6 +54,20 @@ bool cli_train_differs(const train_flags *flags, const char *flag,
   return flags->inexact;
 }
 
+bool cli_train_is_setting(const char *name) {
+  static const char *const names[] = {
+      "keep",     "keep-best",   "keep-every-hours", "stop-early",
+      "patience", "min-delta",   "save-every",       "save-every-steps",
+      "checksum", "check-ranks", "eval-every"};
+  for (size_t i = 0; i < sizeof(names) / sizeof(*names); ++i) {
+    const char *a = name, *b = names[i];
+    for (; *a != '\0' && (*a == *b || (*a == '_' && *b == '-')); ++a, ++b) {
+    }
+    if (*a == *b) return true;
+  }
+  return false;
+}
+
 bool cli_train_agrees(const cli_syntax *syntax, const train_flags *flags,
                       const ls_train_config *config) {
   const char *other =
@@ -69,14 +83,12 @@ bool cli_train_agrees(const cli_syntax *syntax, const train_flags *flags,
         other, flags->resume);
   if (!cli_train_check_optimizer(&flags->asked, config->optimizer))
     return false;
-  static const char *const may_differ[] = {
-      "epochs",   "steps",     "threads",          "model",
-      "keep",     "keep-best", "keep-every-hours", "stop-early",
-      "patience", "min-delta"};
+  static const char *const may_differ[] = {"epochs", "steps", "threads",
+                                           "model"};
   for (size_t i = 0; i < syntax->num_options; ++i) {
     const cli_option *option = &syntax->options[i];
     const ptrdiff_t place = train_flags_place_of(option, flags);
-    bool free_to_differ = place < 0;
+    bool free_to_differ = place < 0 || cli_train_is_setting(option->name);
     for (size_t k = 0; k < sizeof(may_differ) / sizeof(*may_differ); ++k)
       free_to_differ |= strcmp(option->name, may_differ[k]) == 0;
     if (free_to_differ) continue;
@@ -207,12 +219,16 @@ static bool take_label(train_flags *flags) {
   return true;
 }
 
-// Finds out what --resume names.
+// Finds out what --resume names; the run's events are continued.
 static bool take_resume(train_flags *flags) {
   if (flags->resume == NULL) return true;
   const bool good = cli_split_step("train", flags->resume, flags->resume_folder,
                                    &flags->resume_step);
   flags->resume = flags->resume_folder;
+  char path[PATH_MAX + 16];
+  snprintf(path, sizeof(path), "%s/events", flags->resume);
+  if (flags->events == NULL && !flags->resume_step.set && cli_exists(path))
+    flags->events = "";
   return good;
 }
 
@@ -287,18 +303,14 @@ ls_train_config cli_train_resumed(const cli_syntax *syntax,
                                   const train_flags *flags,
                                   const ls_train_config *resumed,
                                   const char *model) {
-  static const char *const others[] = {
-      "data",       "test",     "keep",     "keep-best", "keep-every-hours",
-      "stop-early", "patience", "min-delta"};
   ls_train_config config = *resumed;
   for (size_t i = 0; i < syntax->num_options; ++i) {
     const cli_option *option = &syntax->options[i];
     const ptrdiff_t place = train_flags_place_of(option, flags);
     char room[PATH_MAX];
-    bool takes = flags->inexact;
-    for (size_t k = 0; k < sizeof(others) / sizeof(*others); ++k)
-      takes |= strcmp(option->name, others[k]) == 0;
-    if (place < 0 || !takes) continue;
+    if (place < 0 || !(flags->inexact || cli_train_is_setting(option->name) ||
+                       is_data(option->name)))
+      continue;
     if (cli_train_flag_text(option->name, option->kind, option->value,
                             room)[0] == '\0')
       continue;

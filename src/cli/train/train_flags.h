@@ -43,7 +43,7 @@ typedef struct train_flags {
   // The .json of a checkpoint, which has the resumed run's configuration; "":
   // its config.json has it.
   char config_path[PATH_MAX + 64];
-  int64_t save_seconds, save_steps, grace, iterations, check_ranks, checksum;
+  int64_t grace, iterations;
   bool overwrite, quiet, inexact, attest;
   bool gradient_norm, normalize, flip;
   bool any_metric;          // An estimator's evaluations have any metrics.
@@ -197,6 +197,10 @@ bool cli_train_check_optimizer(const ls_train_config *asked, const char *has);
 // "" if it was not given.
 const char *cli_train_flag_text(const char *name, cli_kind kind,
                                 const void *value, char *room);
+
+// Returns true for settings on which no step depends, by a flag's name or a
+// member's: a resumed run keeps those that are not given.
+bool cli_train_is_setting(const char *name);
 
 // Makes a new run's configuration from the flags and defaults.
 ls_train_config cli_train_fresh(const train_flags *flags);

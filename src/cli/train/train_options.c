@@ -142,7 +142,8 @@ static size_t list_options(train_flags *flags, const cli_syntax *syntax,
        "replace the run in --run-dir; it is kept until the new one has a "
        "checkpoint, and restored if that fails"},
       {"resume", CLI_TEXT, &flags->resume, "DIR[@STEP]",
-       "continue the run there as if it had not stopped; --epochs or --steps "
+       "continue the run there as if it had not stopped, with its flags (but "
+       "those of the process, as docs/checkpoints.md lists); --epochs or --steps "
        "change its end, and the schedule with it; --data and --model give the "
        "new paths of its files and its shared library; with @STEP, @best or as "
        "DIR/model.ckpt-STEP, go on from this checkpoint in a new folder "
@@ -167,15 +168,15 @@ static size_t list_options(train_flags *flags, const cli_syntax *syntax,
       {"allow-inexact", CLI_FLAG, &flags->inexact, NULL,
        "let --resume continue in spite of differences, such as other data, "
        "--replicas or --batch-size, with a warning"},
-      {"save-every", CLI_COUNT, &flags->save_seconds, "SECONDS",
+      {"save-every", CLI_COUNT, &asked->save_every, "SECONDS",
        "interval between checkpoints (default 60)"},
-      {"save-every-steps", CLI_COUNT, &flags->save_steps, "N",
+      {"save-every-steps", CLI_COUNT, &asked->save_every_steps, "N",
        "interval in steps (default: by time alone)"},
       CLI_FIND_NAN_OPTION,
       CLI_FIND_SPIKE_OPTION(flags),
-      {"check-ranks", CLI_COUNT, &flags->check_ranks, "N",
+      {"check-ranks", CLI_COUNT, &asked->check_ranks, "N",
        "compare the ranks' variables every N steps (default: never)"},
-      {"checksum", CLI_COUNT, &flags->checksum, "N",
+      {"checksum", CLI_COUNT, &asked->checksum, "N",
        "add a checksum of all variables to metrics.jsonl every N steps, for "
        "diff and replay (default: never)"},
       {"gradient-norm", CLI_FLAG, &flags->gradient_norm, NULL,
