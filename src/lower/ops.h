@@ -112,8 +112,18 @@ void ls_mark_varying(ls_graph *body, size_t num_split);
 // as long as its nodes; see ls_find_twins.
 ls_status ls_mark_classes(ls_graph *const *bodies, size_t count,
                           uint32_t *const *twins);
-// Returns the first merge of a marked body if no merge has operands that
-// differ, else NULL.
-const ls_node *ls_find_equal_merges(const ls_graph *body);
+
+// Sources of a value in a replicate body: flags.
+enum {
+  LS_OF_REPLICA = 1,  // Values of the replica's own.
+  LS_OF_DRAWS = 2,    // Random numbers, drawn by each replica.
+  LS_OF_BATCH = 4,    // An array that all replicas have.
+};
+// Returns the first merge of a body if the operands of no merge differ between
+// replicas, but perhaps by random numbers in the work on a batch
+// (`*out_drawn`), else NULL. The first `num_own` parameters differ. `sources`
+// has the flags of each node: of parameters that are batches set, else 0.
+const ls_node *ls_find_equal_merges(const ls_graph *body, size_t num_own,
+                                    unsigned *sources, bool *out_drawn);
 
 #endif  // LS_LOWER_OPS_H_

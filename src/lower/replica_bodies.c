@@ -327,11 +327,21 @@ ls_status ls_lower_replicas_open_body(ls_lower_replicas *self, size_t k) {
 // ---- Values that differ ----------------------------------------------------
 // Warns if replicas train on the same batch, which wastes their work: usually
 // the batch was given to a strategy without being split.
-static void warn_of_equal_gradients(const ls_lower_replicas *self) {
+static ls_status warn_of_equal_gradients(const ls_lower_replicas *self) {
   const ls_graph *from = ls_graph_resolve(self->f->node->regions[0]);
-  if (!from->trains || self->replicas < 2) return;
-  const ls_node *node = ls_find_equal_merges(self->bodies[0].to);
-  if (node == NULL) return;
+  const ls_graph *body = self->bodies[0].to;
+  bool is_drawn = false;
+  if (!from->trains || self->replicas < 2) return ls_ok();
+  LS_OWN_ARRAY_OR_RETURN(self->f->scope->all->allocator, unsigned, sources,
+                         body->num_nodes + 1);
+  for (size_t i = 0; i < from->num_captures; ++i) {
+    const uint64_t ref = ls_lowered(&self->bodies[0], from->captures[i].inner);
+    if (ref != 0 && ls_graph_type(body, ref).shape.rank > 0)
+      sources[ls_graph_position(body, ls_ref_id(ref))] = LS_OF_BATCH;
+  }
+  const ls_node *node = ls_find_equal_merges(
+      body, self->num_split + self->own->count, sources, &is_drawn);
+  if (node == NULL) return ls_ok();
   const char *name = self->f->scope->from->name;
   char place[300] = "";
   if (node->file != NULL)
@@ -341,9 +351,12 @@ static void warn_of_equal_gradients(const ls_lower_replicas *self) {
   ls_log_limited(
       self->f->scope->to->runtime, key, 1, LS_LOG_WARNING, "distribute",
       "'%s' trains on the same examples on each of %zu replicas: their values "
-      "in a collective%s are equal, %zu times the work of one. Give each its "
+      "in a collective%s %s, %zu times the work of one. Give each its "
       "part of the batch, by ls_dataset_parts(data, %zu) or ls_strategy_split",
-      name, self->replicas, place, self->replicas, self->replicas);
+      name, self->replicas, place,
+      is_drawn ? "differ by random numbers alone" : "are equal", self->replicas,
+      self->replicas);
+  return ls_ok();
 }
 
 // Decides if the body is cut at ops that all replicas run together.
@@ -406,7 +419,7 @@ ls_status ls_lower_replicas_mark(ls_lower_replicas *self) {
     LS_RETURN_IF_ERROR(find_common_values(&self->values, self->bodies[0].to,
                                           self->num_split + self->own->count));
     LS_RETURN_IF_ERROR(check_step_flows(self));
-    warn_of_equal_gradients(self);
+    LS_RETURN_IF_ERROR(warn_of_equal_gradients(self));
     return find_cut(self);
   }
   ls_allocator *allocator = self->f->scope->all->allocator;

@@ -8,11 +8,17 @@
 #include "graph/walk.h"
 #include "lower/ops.h"
 
+static bool is_drawn(const ls_node *node) {
+  return (ls_node_info(node)->traits & LS_OP_RANDOM) != 0 &&
+         !ls_node_int(node, LS_ATTR_ID_SAME_ON_ALL_REPLICAS);
+}
+
+static bool is_local(const ls_node *node) {
+  return (ls_node_info(node)->traits & (LS_OP_VARYING | LS_OP_ON_HOST)) != 0;
+}
+
 bool ls_node_is_own(const ls_node *node) {
-  const unsigned traits = ls_node_info(node)->traits;
-  return (traits & (LS_OP_VARYING | LS_OP_ON_HOST)) != 0 ||
-         ((traits & LS_OP_RANDOM) != 0 &&
-          !ls_node_int(node, LS_ATTR_ID_SAME_ON_ALL_REPLICAS));
+  return is_local(node) || is_drawn(node);
 }
 
 static bool depends_on_varying(const ls_graph *body, const ls_node *node) {
@@ -57,13 +63,31 @@ void ls_mark_varying(ls_graph *body, size_t num_split) {
 }
 
 // ---- Merges ----------------------------------------------------------------
-const ls_node *ls_find_equal_merges(const ls_graph *body) {
+static unsigned find_sources(const ls_graph *body, const ls_node *node,
+                             const unsigned *sources, size_t num_own) {
+  unsigned all = (ls_node_any(node, is_local) ? LS_OF_REPLICA : 0u) |
+                 (ls_node_any(node, is_drawn) ? LS_OF_DRAWS : 0u);
+  if (node->type == LS_OP_PARAMETER &&
+      (size_t)ls_node_int(node, LS_ATTR_ID_INDEX) < num_own)
+    all |= LS_OF_REPLICA;
+  for (uint32_t i = 0; i < node->num_inputs; ++i)
+    all |= sources[ls_graph_position(body, ls_ref_id(node->inputs[i]))];
+  return all;
+}
+
+const ls_node *ls_find_equal_merges(const ls_graph *body, size_t num_own,
+                                    unsigned *sources, bool *out_drawn) {
   const ls_node *first = NULL;
+  *out_drawn = false;
   for (size_t i = 0; i < body->num_nodes; ++i) {
     const ls_node *node = body->nodes[i];
+    sources[i] |= find_sources(body, node, sources, num_own);
     if (!ls_node_any_trait(node, LS_OP_MERGE)) continue;
-    if (node->varying || depends_on_varying(body, node)) return NULL;
+    if (sources[i] & LS_OF_REPLICA) return NULL;
+    if ((sources[i] & (LS_OF_DRAWS | LS_OF_BATCH)) == LS_OF_DRAWS) return NULL;
+    *out_drawn |= (sources[i] & LS_OF_DRAWS) != 0;
     if (first == NULL) first = node;
+    if (ls_node_is_merge(node)) sources[i] = 0;
   }
   return first;
 }

@@ -17,7 +17,8 @@ enum { ROWS = 8, WIDTH = 3 };
 typedef enum difference {
   NOTHING,
   REPLICA_ID,
-  RANDOM_NUMBERS,
+  RANDOM_EXAMPLES,
+  NOISE,
 } difference;
 
 typedef struct world {
@@ -57,8 +58,9 @@ LS_OWNED_STRUCT(world, end)
 static ls_tensor loss_of(const world *w, ls_tensor x) {
   if (w->by == REPLICA_ID)
     x = ls_add(x, ls_convert(ls_replica_id(), LS_DTYPE_F32));
-  if (w->by == RANDOM_NUMBERS)
-    x = ls_add(x, ls_random_normal(LS_DTYPE_F32, LS_SHAPE(WIDTH), 0, 1, NULL));
+  if (w->by == RANDOM_EXAMPLES)
+    x = ls_random_normal(LS_DTYPE_F32, LS_SHAPE(ROWS, WIDTH), 0, 1, NULL);
+  if (w->by == NOISE) x = ls_dropout(x, 0.5, true, NULL);
   return ls_reduce_mean(ls_square(ls_dense_layer_apply(w->layer, x)),
                         LS_ALL_AXES);
 }
@@ -139,11 +141,21 @@ TEST(one_replica_has_the_whole_batch) {
 }
 
 TEST(steps_that_draw_their_own_examples_are_not_warned_of) {
-  for (difference by = REPLICA_ID; by <= RANDOM_NUMBERS; ++by) {
+  for (difference by = REPLICA_ID; by <= RANDOM_EXAMPLES; ++by) {
     LS_OWN(world, w) = {.by = by};
     begin(&w, 2);
     run(&w, make_step(&w, true), ROWS, false);
     assert_int_equal(w.warnings, 0);
+  }
+}
+
+TEST(a_whole_batch_is_warned_of_in_spite_of_noise) {
+  for (int split = 0; split < 2; ++split) {
+    LS_OWN(world, w) = {.by = NOISE};
+    begin(&w, 2);
+    run(&w, make_step(&w, true), ROWS, split);
+    assert_int_equal(w.warnings, !split);
+    if (!split) expect_contains(w.text, "differ by random numbers alone");
   }
 }
 
