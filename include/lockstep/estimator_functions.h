@@ -110,7 +110,8 @@ typedef struct ls_model_call {
   // weighted by the number of examples, so that the loss of a replica without
   // any does not count, whatever its value. Functions of eval_metrics are given
   // the masks of all replicas after the tensors of a list, or as "mask" in a
-  // dict: use them as weights of metrics. Otherwise a failed tensor, as
+  // dict: use them as weights of metrics. On a CPU no batch is padded: an
+  // evaluation's mask is all ones. Otherwise a failed tensor, as
   // ls_no_weights().
   ls_tensor mask;
   ls_estimator_mode mode;

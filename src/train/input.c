@@ -35,7 +35,8 @@ static void print_data(ls_dtype dtype, ls_shape example, const ls_type *label,
   const bool is_shown = label->shape.rank > 0 || are_floats;
   const ls_dtype dtype_of_labels = are_floats ? label->dtype : LS_DTYPE_I32;
   if (classes >= 0)
-    ls_format(suffix, sizeof(suffix), " of %lld classes", (long long)classes);
+    ls_format(suffix, sizeof(suffix), " of %lld class%s", (long long)classes,
+              classes == 1 ? "" : "es");
   ls_format(buffer, size, "%s%s%s%s", LS_SHAPE_TEXT(dtype, example),
             is_shown ? " labelled " : "",
             is_shown ? LS_SHAPE_TEXT(dtype_of_labels, label->shape) : "",

@@ -334,7 +334,7 @@ static void run_monitored(const char *folder, int fails_at,
   expect_ok(ls_monitored_session_close(session, ls_ok()));
   for (size_t i = 1; i < num_hooks; ++i)
     ls_hook_release(hooks[i]);
-  expect_contains(f.infos_text, "began 1 data sets of the input in ");
+  expect_contains(f.infos_text, "began 1 data set of the input in ");
 }
 
 TEST(sessions_read_from_where_they_were_restored) {

@@ -124,7 +124,7 @@ TEST(a_last_short_batch_is_used_on_a_cpu) {
   assert_int_equal(read_all(&f, &input, sums, rows), 3);
   assert_true(sums[0] == 6 && sums[1] == 22 && sums[2] == 17);
   assert_true(rows[0] == 4 && rows[1] == 4 && rows[2] == 2);
-  expect_contains(f.infos_text, "began 1 data sets of the input in ");
+  expect_contains(f.infos_text, "began 1 data set of the input in ");
   ls_cpu_input_drop(&input);
 }
 

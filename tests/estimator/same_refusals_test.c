@@ -402,6 +402,33 @@ TEST(shapes_that_cores_do_not_know_are_named) {
       }
 }
 
+// ---- Elements --------------------------------------------------------------
+static ls_nest as_list(ls_nest element, const ls_map_call *call, void *user) {
+  (void)call, (void)user;
+  return LS_LIST(ls_nest_retain(ls_nest_item(element, 0)),
+                 ls_nest_retain(ls_nest_item(element, 1)));
+}
+
+static ls_nest input_of_lists(void *user, ls_input_call *call) {
+  const ls_input_function base = estimator_input(user);
+  LS_OWN(ls_nest, made) = base.call(base.user, call);
+  ls_dataset *data = ls_dataset_retain(ls_nest_as_dataset(made));
+  return ls_nest_dataset(
+      ls_dataset_map(data, &(ls_map_options){.call = as_list}));
+}
+
+TEST(a_list_where_a_tuple_was_meant_is_named) {
+  for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
+    world w = {.c = estimator_case_of(i)};
+    const ls_input_function input = {.call = input_of_lists, .user = &w.c};
+    w.c.folder = "refusals";
+    estimator_case_begin(&w.c);
+    expect_status(train_by(&w, input, 2), LS_INVALID_ARGUMENT,
+                  "features is a list of 2, without labels");
+    estimator_case_end(&w.c);
+  }
+}
+
 // ---- The end of the input --------------------------------------------------
 static double seconds_now(void) {
   struct timespec now;

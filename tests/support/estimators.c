@@ -68,20 +68,22 @@ static ls_tensor logits_of(ls_tensor x, ls_status *status) {
   return logits;
 }
 
+// With any_batch the count is the sum of the mask.
 static ls_nest metrics(ls_nest tensors, void *user) {
-  (void)user;
-  const size_t count = ls_nest_count(tensors);
+  const estimator_case *c = user;
   const ls_tensor mask =
-      count > 3 ? ls_nest_tensor(tensors, 3) : ls_no_weights();
+      c->any_batch ? ls_nest_tensor(tensors, 3) : ls_no_weights();
   const ls_tensor one =
-      ls_add_scalar(ls_mul_scalar(ls_nest_tensor(tensors, 2), 0), 1);
+      c->any_batch
+          ? mask
+          : ls_add_scalar(ls_mul_scalar(ls_nest_tensor(tensors, 2), 0), 1);
   return ls_nest_dict(
       "", (const char *const[]){"accuracy", "mean", "count"},
       (ls_nest[]){ls_metric_accuracy(ls_nest_tensor(tensors, 0),
                                      ls_nest_tensor(tensors, 1), mask,
                                      "accuracy"),
                   ls_metric_mean(ls_nest_tensor(tensors, 2), mask, "mean"),
-                  ls_metric_sum(one, mask, "count")},
+                  ls_metric_sum(one, ls_no_weights(), "count")},
       3);
 }
 
@@ -131,7 +133,8 @@ static ls_status model(void *user, ls_model_call *call,
       o.host_call = (ls_host_function){
           .call = c->host_call, .user = c->host_user, .tensors = made};
     if (call->mode == LS_MODE_EVAL)
-      o.eval_metrics = (ls_host_function){.call = metrics, .tensors = made};
+      o.eval_metrics = (ls_host_function){
+          .call = metrics, .user = c, .tensors = made};
   }
   status = ls_tpu_estimator_spec_create(&o, out);
   return status;

@@ -105,9 +105,9 @@ static double rate(double amount, double seconds) {
 }
 
 static void print_rates(const reading *read) {
-  printf("read %lld examples in %.3f s%s: %.0f examples/s, %.1f MB/s\n",
-         (long long)read->elements, read->seconds,
-         read->ended ? "" : ", not all of them",
+  printf("read %lld example%s in %.3f s%s: %.0f examples/s, %.1f MB/s\n",
+         (long long)read->elements, read->elements == 1 ? "" : "s",
+         read->seconds, read->ended ? "" : ", not all of them",
          rate((double)read->elements, read->seconds),
          rate(read->bytes, read->seconds) * 1e-6);
   double all = 0;

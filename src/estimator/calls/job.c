@@ -171,7 +171,9 @@ static ls_status job_end_runs(ls_job *job, ls_status status) {
   if (ls_status_code(status) != LS_OUT_OF_RANGE) return status;
   if (job->kind->reads_input)
     ls_runtime_log(job->estimator->runtime, LS_LOG_INFO, "estimator",
-                   "the input has ended: %s", ls_status_message(status));
+                   "the input has ended: %.*s",
+                   (int)strcspn(ls_status_message(status), "\n"),
+                   ls_status_message(status));
   job->input_ended = true;
   return status;
 }

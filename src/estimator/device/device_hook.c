@@ -112,8 +112,9 @@ static ls_status map_feed_error(void *user, ls_status status) {
     ls_status_free(status);
     return report_end(self);
   }
-  ls_runtime_log(self->runtime, LS_LOG_INFO, "estimator",
-                 "the input has ended: %s", ls_status_message(status));
+  ls_runtime_log(
+      self->runtime, LS_LOG_INFO, "estimator", "the input has ended: %.*s",
+      (int)strcspn(ls_status_message(status), "\n"), ls_status_message(status));
   note_input_end(self);
   if (self->options.input_end_fails)
     ls_rendezvous_record(

@@ -34,7 +34,7 @@ static ls_status read_counts(ls_device_thread *self) {
   ls_mutex_unlock(&all->lock);
   while (ls_worker_next(&self->worker, &count))
     LS_RETURN_IF_ERROR(self->work->work(all->user, count));
-  ls_runtime_log(all->runtime, LS_LOG_INFO, "estimator",
+  ls_runtime_log(all->runtime, LS_LOG_DEBUG, "estimator",
                  "%s read its stop signal", self->work->name);
   return ls_ok();
 }

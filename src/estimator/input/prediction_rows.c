@@ -148,7 +148,8 @@ static ls_status begin_sets(void *state, ls_run_context *context) {
   }
   self->has_begun = true;
   ls_runtime_log(context->runtime, LS_LOG_INFO, "estimator",
-                 "began %zu data sets of the input in %.3f s", self->count,
+                 "began %zu data set%s of the input in %.3f s", self->count,
+                 self->count == 1 ? "" : "s",
                  (double)(ls_runtime_now(context->runtime) - began) * 1e-9);
   return ls_ok();
 }

@@ -252,31 +252,6 @@ static ls_status make_model(step *s) {
 }
 
 // ---- Sending to hosts ------------------------------------------------------
-// Adds the mask to the end of a list of tensors, or to a dict as "mask", so
-// that metrics weight examples by it.
-static ls_nest with_mask(const step *s, ls_nest tensors) {
-  const bool is_dict = tensors.kind == LS_KIND_DICT;
-  LS_OWN(ls_nest_builder, items) = {0};
-  for (size_t i = 0; i < ls_nest_count(tensors); ++i)
-    ls_nest_builder_append_named(&items,
-                                 is_dict ? ls_nest_key(tensors, i) : NULL,
-                                 ls_nest_retain(ls_nest_item(tensors, i)));
-  ls_nest_builder_append_named(&items, is_dict ? "mask" : NULL,
-                               ls_nest_retain(s->fed.mask));
-  return ls_nest_builder_finish(&items, is_dict ? LS_KIND_DICT : LS_KIND_LIST);
-}
-
-static ls_status record_metrics(const step *s) {
-  ls_host_function metrics = s->spec_options->eval_metrics;
-  LS_OWN(ls_nest, tensors) = ls_none();
-  if (metrics.call != NULL && s->steps->options->any_batch &&
-      ls_nest_find(metrics.tensors, "mask").kind == LS_KIND_NONE) {
-    LS_RETURN_IF_ERROR(ls_take_nest(with_mask(s, metrics.tensors), &tensors));
-    metrics.tensors = tensors;
-  }
-  return ls_host_calls_record(&s->steps->host, "eval_metrics", &metrics);
-}
-
 static ls_status record_predictions(const step *s) {
   LS_RETURN_IF_ERROR(ls_host_calls_record(
       &s->steps->host, "predictions",
@@ -336,7 +311,8 @@ static ls_status steps_train_step(step *s) {
 }
 
 static ls_status eval_step(step *s) {
-  LS_RETURN_IF_ERROR(record_metrics(s));
+  LS_RETURN_IF_ERROR(ls_host_calls_record(&s->steps->host, "eval_metrics",
+                                          &s->spec_options->eval_metrics));
   LS_RETURN_IF_ERROR(send_to_hosts(s));
   LS_CONTROL_SCOPE(&s->sent, s->sent.id != 0);
   return add_loss(s->steps, s->spec_options->loss, s->examples, s->state);

@@ -7,6 +7,7 @@
 
 #include "base/memory/own.h"
 #include "base/require.h"
+#include "base/values/nest_builder.h"
 #include "base/values/nest_internal.h"
 #include "data/dataset.h"
 #include "estimator/config/config.h"
@@ -267,13 +268,14 @@ static ls_status check_spec(ls_estimator_mode mode,
 }
 
 static ls_status calls_call_model(const ls_estimator_calls *calls,
-                                  const ls_model_inputs *inputs, ls_nest params,
+                                  const ls_model_inputs *inputs, ls_tensor mask,
+                                  ls_nest params,
                                   ls_estimator_spec **out_spec) {
   const ls_parameters *arguments = calls->model->arguments;
   ls_model_call call = {
       .features = inputs->features,
       .labels = inputs->labels,
-      .mask = inputs->mask,
+      .mask = mask,
       .params = ls_nest_retain(params),
   };
   ls_nest_mark_reads(params);
@@ -286,6 +288,60 @@ static ls_status calls_call_model(const ls_estimator_calls *calls,
   LS_RETURN_IF_ERROR(status);
   return *out_spec != NULL ? calls_check_mode(calls->plan->mode, *out_spec)
                            : ls_invalid_argument("model_fn returns no spec");
+}
+
+// Returns the mask of an evaluation's batch of any size: the given one or,
+// where no batch is padded, ones. Else a failed tensor.
+static ls_tensor find_mask(const ls_estimator_calls *calls,
+                           const ls_model_inputs *inputs) {
+  const int axis = calls->num_batch_axes > 0 ? (int)calls->batch_axis[0] : 0;
+  const ls_plan *plan = calls->plan;
+  int others[LS_MAX_RANK];
+  ls_axes rest = {.items = others};
+  ls_nest leaf = ls_none();
+  if (!plan->on_cpu || plan->exports || !plan->any_batch ||
+      plan->mode != LS_MODE_EVAL)
+    return inputs->mask;
+  ls_nest_flatten(inputs->features, &leaf, 1);
+  const ls_tensor x = ls_nest_tensor(leaf, 0);
+  const int rank = ls_tensor_shape(x).rank;
+  if (rank <= axis) return inputs->mask;
+  for (int i = 0; i < rank; ++i)
+    if (i != axis) others[rest.count++] = i;
+  const ls_tensor first =
+      ls_reduce_min(ls_iota_like(LS_DTYPE_F32, x, axis), rest);
+  return ls_convert(ls_greater_equal(first, ls_scalar(LS_DTYPE_F32, 0)),
+                    LS_DTYPE_F32);
+}
+
+// Adds the mask to the end of a list of tensors, or to a dict as "mask", so
+// that metrics weight examples by it.
+static ls_nest with_mask(ls_nest tensors, ls_tensor mask) {
+  const bool is_dict = tensors.kind == LS_KIND_DICT;
+  LS_OWN(ls_nest_builder, items) = {0};
+  for (size_t i = 0; i < ls_nest_count(tensors); ++i)
+    ls_nest_builder_append_named(&items,
+                                 is_dict ? ls_nest_key(tensors, i) : NULL,
+                                 ls_nest_retain(ls_nest_item(tensors, i)));
+  ls_nest_builder_append_named(&items, is_dict ? "mask" : NULL, ls_leaf(mask));
+  return ls_nest_builder_finish(&items, is_dict ? LS_KIND_DICT : LS_KIND_LIST);
+}
+
+static ls_status add_mask(const ls_plan *plan, ls_tensor mask,
+                          ls_estimator_spec **spec) {
+  ls_estimator_spec_options o = *ls_estimator_spec_values(*spec);
+  if (plan->mode != LS_MODE_EVAL || ls_tensor_is_failed(mask) ||
+      o.eval_metrics.call == NULL ||
+      ls_nest_find(o.eval_metrics.tensors, "mask").kind != LS_KIND_NONE)
+    return ls_ok();
+  LS_OWN(ls_nest, tensors) = with_mask(o.eval_metrics.tensors, mask);
+  LS_OWN(ls_estimator_spec, masked) = NULL;
+  LS_RETURN_IF_ERROR(ls_nest_status(tensors));
+  o.eval_metrics.tensors = tensors;
+  LS_RETURN_IF_ERROR(ls_tpu_estimator_spec_create(&o, &masked));
+  ls_estimator_spec_release(*spec);
+  *spec = ls_give(&masked);
+  return ls_ok();
 }
 
 // On a CPU converts the spec to a plain one; else checks that it fits TPUs.
@@ -307,6 +363,18 @@ static ls_status first_cause(ls_status status) {
   if (ls_status_is_ok(first)) return status;
   ls_status_free(status);
   return first;
+}
+
+// Notes that an input's list may have been meant as features and labels.
+static ls_status note_list(const ls_model_inputs *inputs, ls_status status) {
+  return inputs->features.kind == LS_KIND_LIST &&
+                 inputs->labels.kind == LS_KIND_NONE
+             ? ls_status_annotate(
+                   status,
+                   "features is a list of %zu, without labels; elements of the "
+                   "input that are a tuple would be features and labels",
+                   ls_nest_count(inputs->features))
+             : status;
 }
 
 // Warns if a model function has added to collections of a loop's body, which
@@ -341,8 +409,11 @@ ls_status ls_call_model(const ls_estimator_calls *calls,
   LS_OWN(ls_nest, params) = ls_params_copy(calls->params);
   LS_OWN(ls_estimator_spec, spec) = NULL;
   LS_RETURN_IF_ERROR(model_params(calls, inputs, &params));
-  LS_RETURN_IF_ERROR(
-      first_cause(calls_call_model(calls, inputs, params, &spec)));
+  const ls_tensor mask = find_mask(calls, inputs);
+  LS_RETURN_IF_ERROR(note_list(
+      inputs,
+      first_cause(calls_call_model(calls, inputs, mask, params, &spec))));
+  LS_RETURN_IF_ERROR(add_mask(calls->plan, mask, &spec));
   if (!on_cpu) warn_of_collections();
   if (!(on_cpu && inputs->keeps_kind))
     LS_RETURN_IF_ERROR(calls_finish(calls->plan, &spec));
