@@ -100,7 +100,7 @@ LS_API LS_MUST_USE ls_status ls_optimizer_slot(const ls_optimizer *optimizer,
                                                ls_variable **out_slot);
 // Lists the variables to save, lent: the numbers of steps and calls, then
 // slots, variable by variable in the order of creation. Writes up to
-// `capacity`, returns their number.
+// `capacity`, returns their number. Warns if none has been created yet.
 LS_API size_t ls_optimizer_variables(const ls_optimizer *optimizer,
                                      ls_variable **variables, size_t capacity);
 

@@ -412,6 +412,19 @@ ls_status ls_optimizer_prepare(ls_optimizer *optimizer,
   return LS_TRIAL(make_slots(optimizer, variables, count));
 }
 
+// Warns of an optimizer whose variables are listed before they exist.
+static void warn_of_none(const ls_optimizer *optimizer) {
+  char key[LS_MAX_FULL_NAME + 40];
+  if (!counts_steps(optimizer) && !ls_optimizer_holds(optimizer) &&
+      optimizer->num_slots == 0)
+    return;
+  snprintf(key, sizeof(key), "no variables of optimizer %s", optimizer->name);
+  ls_log_limited(ls_runtime_current(), key, 1, LS_LOG_WARNING, "nn",
+                 "optimizer '%s' has no variables yet, so that a checkpoint "
+                 "would lack them: call ls_optimizer_prepare before",
+                 optimizer->name);
+}
+
 size_t ls_optimizer_variables(const ls_optimizer *optimizer,
                               ls_variable **variables, size_t capacity) {
   size_t count = 0;
@@ -431,6 +444,7 @@ size_t ls_optimizer_variables(const ls_optimizer *optimizer,
     for (size_t i = 0; i < optimizer->num_slots; ++i, ++count)
       if (count < capacity) variables[count] = slots[i];
   }
+  if (count == 0) warn_of_none(optimizer);
   return count;
 }
 

@@ -2,6 +2,7 @@
 #include "support/fault.h"
 
 #include <math.h>
+#include <stdio.h>
 
 #include "lockstep/eager.h"
 #include "lockstep/nn.h"
@@ -9,6 +10,7 @@
 #include "lockstep/session.h"
 #include "lockstep/strategy.h"
 #include "nn/own.h"
+#include "support/counted.h"
 #include "support/function.h"
 #include "support/replicas.h"
 #include "support/values.h"
@@ -237,12 +239,24 @@ TEST(decay_leaves_out_what_it_is_told_to) {
   }
 }
 
+static void keep_warning(void *user, const ls_log_line *line) {
+  if (line->level == LS_LOG_WARNING) snprintf(user, 300, "%s", line->text);
+}
+
 TEST(what_there_is_to_save_can_be_made_before_the_first_step) {
+  char warning[300] = "";
+  LS_OWN(counted, runtime) = counted_begin_with(
+      (ls_runtime_options){.log = keep_warning, .log_user = warning});
   LS_OWN_BEGUN(problem, p, begin, NULL);
+  // SGD has none.
+  assert_int_equal(ls_optimizer_variables(p.optimizer, NULL, 0), 0);
+  assert_string_equal(warning, "");
   LS_OWN(ls_optimizer, adam) = NULL;
   expect_ok(ls_adam_create(&(ls_adam_options){.name = "second"}, &adam));
   ls_variable *variables[2] = {p.w, p.unread}, *saved[8] = {NULL};
   assert_int_equal(ls_optimizer_variables(adam, saved, 8), 0);
+  expect_contains(warning, "optimizer 'second' has no variables yet");
+  warning[0] = '\0';
   for (int i = 0; i < 2; ++i) {
     expect_ok(ls_optimizer_prepare(adam, variables, 2));
     assert_int_equal(ls_optimizer_variables(adam, saved, 8), 5);
@@ -252,6 +266,7 @@ TEST(what_there_is_to_save_can_be_made_before_the_first_step) {
   for (int i = 0; i < 5; ++i)
     assert_string_equal(ls_variable_name(saved[i]), names[i]);
   expect_values_of(saved[1], 0, 0);
+  assert_string_equal(warning, "");
 }
 
 MEMORY_TEST(make_and_apply) {
