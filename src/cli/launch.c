@@ -45,12 +45,13 @@ typedef struct job {
   int errors;  // Reads its standard error.
   char line[4096];
   size_t size;
-  bool is_begun;   // A part of the line is printed.
-  rank_end *ends;  // For each rank.
-  int64_t cause;   // The rank that failed first; -1: none.
-  double failed;   // Time of that; 0: never.
-  double due;      // Time of the next signal to mpirun.
-  int kills;       // Signals sent to it in vain.
+  bool is_begun;    // A part of the line is printed.
+  char said[4096];  // The last line of this command.
+  rank_end *ends;   // For each rank.
+  int64_t cause;    // The rank that failed first; -1: none.
+  double failed;    // Time of that; 0: never.
+  double due;       // Time of the next signal to mpirun.
+  int kills;        // Signals sent to it in vain.
 } job;
 
 static volatile sig_atomic_t stop_signal;  // The first one.
@@ -205,11 +206,20 @@ static bool is_noise(const job *self, const char *line) {
          (line[0] == '\0' || begins_with_any(line, later));
 }
 
+// Returns true for a line of this command that another rank has just said.
+static bool is_repeated(job *self, const char *line) {
+  if (strncmp(line, "lockstep ", 9) != 0) return false;
+  const bool is_same = strcmp(line, self->said) == 0;
+  snprintf(self->said, sizeof(self->said), "%s", line);
+  return is_same;
+}
+
 static void take_line(job *self) {
   self->line[self->size] = '\0';
   self->size = 0;
   if (self->is_begun ||
-      (!take_end(self, self->line) && !is_noise(self, self->line)))
+      (!take_end(self, self->line) && !is_noise(self, self->line) &&
+       !is_repeated(self, self->line)))
     fprintf(stderr, "%s\n", self->line);
   self->is_begun = false;
 }
@@ -412,17 +422,31 @@ static int launch(launch_flags *flags, const char *path) {
   }
 }
 
+// Counts the processes on machines "A:2,B": one where no number is given.
+static int64_t count_slots(const char *hosts) {
+  int64_t count = 0;
+  while (hosts != NULL && *hosts != '\0') {
+    const size_t size = strcspn(hosts, ",");
+    const char *colon = memchr(hosts, ':', size);
+    count += colon != NULL ? strtol(colon + 1, NULL, 10) : 1;
+    hosts += size + (hosts[size] == ',');
+  }
+  return count;
+}
+
 int cli_launch(int argc, char **argv) {
   launch_flags flags = {.ranks = 0};
   const cli_option options[] = {
-      {"ranks", CLI_COUNT, &flags.ranks, "N", "number of processes"},
+      {"ranks", CLI_COUNT, &flags.ranks, "N",
+       "number of processes (default: as many as --hosts has)"},
       {"restarts", CLI_COUNT_OR_ZERO, &flags.restarts, "N",
        "start the program again up to N times after a failure (default 0); see "
        "docs/ranks.md on what it must do"},
       {"mpi", CLI_TEXT, &flags.mpi, "NAME",
        "openmpi or mpich (default: the first that is there)"},
-      {"hosts", CLI_TEXT, &flags.hosts, "A,B",
-       "machines to run on, as mpirun takes them (default: this one)"},
+      {"hosts", CLI_TEXT, &flags.hosts, "A:N,B:N",
+       "machines to run on, with N processes each (default 1), as mpirun takes "
+       "them (default: this one)"},
       {"as-rank", CLI_FLAG, &flags.as_rank, "",
        "be one of the processes, and tell how it ends: what mpirun is made to "
        "start"},
@@ -444,10 +468,11 @@ int cli_launch(int argc, char **argv) {
                       "PROGRAM");
   flags.program = argv + own + 1;
   if (flags.as_rank) return cli_run_as_rank(flags.program, flags.restart);
-  if (flags.ranks == 0 ||
+  if (flags.ranks == 0) flags.ranks = count_slots(flags.hosts);
+  if (flags.ranks <= 0 ||
       (flags.mpi != NULL && strcmp(flags.mpi, "openmpi") != 0 &&
        strcmp(flags.mpi, "mpich") != 0))
-    return cli_misuse("launch", flags.ranks == 0
+    return cli_misuse("launch", flags.ranks <= 0
                                     ? "--ranks is missing"
                                     : "--mpi is neither openmpi nor mpich");
   if (flags.restarts > 0 && lacks_folder(flags.program))

@@ -58,7 +58,9 @@ static void become_program(char **program, int64_t restart, pid_t parent) {
   (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(CLI_FAILED);
   execvp(program[0], program);
-  cli_say("launch", "cannot start %s: %s", program[0], strerror(errno));
+  // At once, as all ranks write it at the same time.
+  fprintf(stderr, "lockstep launch: cannot start %s: %s\n", program[0],
+          strerror(errno));
   _exit(CLI_USAGE);
 }
 

@@ -99,8 +99,8 @@ bool cli_refuse(const char *command, const char *format, ...) {
   return false;
 }
 
-// Prints a status on one line, with its notes in parentheses; tables keep their
-// lines.
+// Prints a status on one line, with its notes in parentheses; a text with a
+// list, which follows a colon, keeps its lines.
 int cli_report(const char *command, ls_status status) {
   if (ls_status_is_ok(status)) return CLI_OK;
   if (cli_is_told_elsewhere(ls_status_message(status))) {
@@ -108,16 +108,18 @@ int cli_report(const char *command, ls_status status) {
     return CLI_OTHER_RANK;
   }
   const char *text = ls_status_message(status);
-  const bool is_table = ls_status_code(status) == LS_DEADLINE_EXCEEDED;
-  const size_t first = is_table ? strlen(text) : strcspn(text, "\n");
+  const bool has_list = strstr(text, ":\n") != NULL;
+  const size_t first = strcspn(text, "\n");
   FILE *out = begin_line(command);
-  put_clean(out, text, first, '\n');
+  put_clean(out, text, first, '\0');
   for (const char *at = text + first; *at != '\0';) {
     ++at;
     const size_t size = strcspn(at, "\n");
-    fputs(" (", out);
-    put_clean(out, at, size, '\0');
-    fputc(')', out);
+    if (size > 0) {
+      fputs(has_list ? "\n" : " (", out);
+      put_clean(out, at, size, '\0');
+      fputs(has_list ? "" : ")", out);
+    }
     at += size;
   }
   end_line(out);

@@ -138,8 +138,8 @@ static void fail_for(ls_exchanger *self, ls_code code, const char *reason,
   ls_text text = {.allocator = self->allocator};
   for (int32_t k = 0; k < self->base.ranks; ++k)
     if (rank < 0 || k == rank) append_place(self, k, &text);
-  ls_exchanger_fail(self, LS_STATUS(code, "%s; the last places:\n%s", reason,
-                                    ls_text_data(&text)));
+  ls_exchanger_fail(self, LS_STATUS(code, "%s; the last place%s:\n%s", reason,
+                                    rank < 0 ? "s" : "", ls_text_data(&text)));
   ls_text_deinit(&text);
 }
 

@@ -55,6 +55,7 @@ launches() {
 }
 
 launches_all() {
+  rm -rf seeds never
   launches 0 0 ends
   says 'rank [012] of start 0' out.txt 3
   launches 7 0 fails
@@ -91,6 +92,13 @@ launches_all() {
     >out.txt 2>err.txt || fail "$mpi: seeds"
   says 'of 2 seeds' out.txt 2
   says 'seed 1, the run 2 of 2' err.txt 1
+
+  # Machines tell how many ranks there are; what all say is printed once.
+  "$lockstep" launch --hosts localhost:2 --mpi "$mpi" -- sh ../ranked.sh ends \
+    >out.txt 2>err.txt || fail "$mpi: --hosts without --ranks"
+  says 'rank [01] of start 0' out.txt 2
+  "$lockstep" launch --ranks 3 --mpi "$mpi" -- nosuchprogram >out.txt 2>err.txt
+  says 'cannot start nosuchprogram' err.txt 1
 
   # A long line stays one.
   launches 0 0 talks

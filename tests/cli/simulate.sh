@@ -71,6 +71,13 @@ cp -r other "other's run"
 simulates 1 "--reference 'other'\\''s run' -- train --model tiny" \
   --seed 1 --reference "other's run" -- train $tiny --seed 3
 
+# The last place of a lost rank is a list of lines.
+simulates 0 "0 WRONG" --seeds 60 --log lost.log \
+  -- train --model tiny --data synthetic --replicas 2 --steps 4
+grep -q 'is lost: nothing was heard of it for 4.5 s; the last place:$' lost.log &&
+  grep -q 'says: rank [01]: ' lost.log || fail "a lost rank has no place"
+! grep -q '()' lost.log || fail "empty notes"
+
 # A pod's cores, and a single rank.
 simulates 0 "0 WRONG" --seeds 5 --ranks 1 --faults 2 \
   -- train --model tiny --data synthetic --tpu virtual:2x2 --steps 6
@@ -82,6 +89,8 @@ ends 2 "train --run-dir: a simulated training has one new run" simulate -- \
   train --run-dir run
 ends 2 "train --resume: a simulated training has one new run" simulate -- \
   train --resume=run
+ends 2 "train --data a.npz: the disk of a simulated training is in memory" \
+  simulate -- train --model tiny --data a.npz
 ends 2 "--ranks is '0', expected a whole number from 1 on" simulate --ranks 0
 ends 1 "the training fails without faults" simulate -- train --model none
 ends 1 "--replicas is 1, but there are 2 ranks" simulate -- \

@@ -415,6 +415,7 @@ static bool take_words(simulate *self, int argc, char **argv, char **words) {
   static const char *const refused[] = {"--run-dir", "--resume", "--overwrite",
                                         "--seeds",   "--trace",  "--events"};
   enum { EARLIER = 5, LATER = 2 };
+  const char *data = NULL;
   if (argc < 1 || strcmp(argv[0], "train") != 0)
     return cli_refuse(command,
                       "the training is missing: lockstep simulate --ranks 2 -- "
@@ -431,6 +432,8 @@ static bool take_words(simulate *self, int argc, char **argv, char **words) {
                       "'lockstep launch' starts it on ranks, and restarts it "
                       "with --restarts");
   for (int i = 1; i < argc; ++i) {
+    if (strncmp(argv[i], "--data=", 7) == 0) data = argv[i] + 7;
+    if (strcmp(argv[i], "--data") == 0 && i + 1 < argc) data = argv[i + 1];
     for (size_t k = 0; k < sizeof(refused) / sizeof(*refused); ++k) {
       const size_t size = strlen(refused[k]);
       if (strncmp(argv[i], refused[k], size) != 0 ||
@@ -443,6 +446,11 @@ static bool take_words(simulate *self, int argc, char **argv, char **words) {
           refused[k]);
     }
   }
+  if (data != NULL && strcmp(data, "synthetic") != 0)
+    return cli_refuse(command,
+                      "train --data %s: the disk of a simulated training is in "
+                      "memory and has no files; give --data synthetic",
+                      data);
   memcpy(words, earlier, sizeof(earlier));
   memcpy(words + EARLIER, argv + 1, (size_t)(argc - 1) * sizeof(*words));
   memcpy(words + EARLIER + argc - 1, later, sizeof(later));
