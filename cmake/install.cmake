@@ -78,6 +78,13 @@ foreach(library lockstep lockstep-io)
                  @ONLY)
   install(FILES "${PROJECT_BINARY_DIR}/${library}.pc"
           DESTINATION "${LS_PKGCONFIG_DIR}")
+  # Of both pkg-config takes this one, for the build where it is.
+  file(READ "${PROJECT_BINARY_DIR}/${library}.pc" text)
+  string(REGEX REPLACE "libdir=[^\n]*" "libdir=\${pcfiledir}" text "${text}")
+  string(REGEX REPLACE "Cflags:[^\n]*"
+         "Cflags: -I${PROJECT_SOURCE_DIR}/include -I\${pcfiledir}/include" text
+         "${text}")
+  file(WRITE "${PROJECT_BINARY_DIR}/${library}-uninstalled.pc" "${text}")
 endforeach()
 
 set(LS_PACKAGE_DIR "${CMAKE_INSTALL_LIBDIR}/cmake/lockstep")

@@ -179,6 +179,7 @@ LS_PLACED ls_tensor ls_matmul(ls_tensor x, ls_tensor y);
 // requested. A transposed x of more than 2 dimensions takes no single matrix.
 LS_PLACED ls_tensor ls_matmul_transposed(ls_tensor x, bool transpose_x,
                                          ls_tensor y, bool transpose_y);
+// Activations of ls_dense; others are ops of its result, such as ls_gelu.
 typedef enum ls_activation {
   LS_ACTIVATION_NONE,
   LS_ACTIVATION_RELU,

@@ -70,9 +70,9 @@ typedef struct cli_command {
 // The table of commands, ended by a row without a name.
 extern const cli_command cli_commands[];
 
-// Prints the declaration and the comment of a name of the library, or reports
-// that there is none. Returns an exit code.
-int cli_help_name(const char *name);
+// Prints the declaration and the comment of a name of the library; returns an
+// exit code. `reports`: says that there is none.
+int cli_help_name(const char *name, bool reports);
 
 // ---- Flags -----------------------------------------------------------------
 typedef enum cli_kind {

@@ -113,8 +113,10 @@ int cli_help(int argc, char **argv) {
     if (strcmp(topic, row->name) == 0) return row->run(1, (char *[]){flag});
   }
   if (strncmp(topic, "ls_", 3) == 0 || strncmp(topic, "LS_", 3) == 0)
-    return cli_help_name(topic);
-  return report_unknown(topic);
+    return cli_help_name(topic, true);
+  char name[80];
+  snprintf(name, sizeof(name), "ls_%s", topic);
+  return cli_help_name(name, false) == CLI_OK ? CLI_OK : report_unknown(topic);
 }
 
 // ---- The program -----------------------------------------------------------

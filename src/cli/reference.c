@@ -51,9 +51,10 @@ static void print_entry(FILE *file, char *line, const char *header) {
   printf("\n#include \"lockstep/%s\"\n", header);
 }
 
-int cli_help_name(const char *name) {
+int cli_help_name(const char *name, bool reports) {
   char line[MOST_LINE], header[MOST_NAME] = "", nearest[MOST_NAME] = "";
   CLI_OWN(FILE, file) = open_table();
+  if (file == NULL && !reports) return CLI_USAGE;
   if (file == NULL)
     return cli_misuse(
         "help",
@@ -67,6 +68,7 @@ int cli_help_name(const char *name) {
       return CLI_OK;
     }
   }
+  if (!reports) return CLI_USAGE;
   if (nearest[0] != '\0')
     cli_say("help", "there is no '%s'; did you mean 'lockstep help %s'?", name,
             nearest);

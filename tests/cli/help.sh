@@ -41,6 +41,7 @@ explains "} ls_train_options;" help ls_train_options
 explains "LS_DATA_LOSS = 15," help LS_DATA_LOSS
 explains "#define LS_AXES(...)" help LS_AXES
 explains "|x|" help ls_abs
+explains "ls_tensor ls_dropout(" help dropout
 version=$(sed -n 's/^#define LS_VERSION_M[AI][JN]OR //p' \
           "${LS_SOURCE_DIR:?}/include/lockstep/version.h" | paste -sd.)
 explains "lockstep $version." --version

@@ -92,7 +92,7 @@ refuses "--lowered, --plan, --cost, --dot and --gathered exclude each other; giv
   graph cnn --cost --dot
 refuses "unexpected argument 'x'" devices x
 refuses "--replicas is '0', expected" devices --replicas 0
-refuses "there is no command 'none'" help none
+refuses "there is no command 'nothing'" help nothing
 refuses "there is no 'ls_trian'; did you mean 'lockstep help ls_train'?" help ls_trian
 refuses "there is no 'ls_frobnicate' in the library" help ls_frobnicate
 

@@ -26,6 +26,10 @@ root=$work/dest/opt/ls
 so=$(find "$root" -name liblockstep.so)
 libdir=$(dirname "$so")
 
+# The build can be used where it is, too.
+PKG_CONFIG_PATH=$LS_BUILD_DIR pkg-config --libs lockstep |
+  grep -qF -- "-L$LS_BUILD_DIR " || { echo "no -L of the build"; exit 1; }
+
 export PKG_CONFIG_PATH="$libdir/pkgconfig"
 for name in lockstep lockstep-io; do
   # Only our names, and some of them.
