@@ -5,6 +5,7 @@
 #include "graph/copy.h"
 #include "graph/make/make.h"
 #include "graph/trial.h"
+#include "graph/variables/variable.h"
 #include "graph/walk.h"
 
 // An entry of the forward values found so far: the graph in which it is used,
@@ -384,7 +385,7 @@ static ls_status compute_again(ls_forward *forward, ls_tensor value,
 // ---- Same in every iteration -----------------------------------------------
 // Returns true if a variable has the same value in each iteration and after the
 // loop.
-static bool is_settled(const ls_forward *f, const ls_object *variable) {
+static bool is_settled(const ls_forward *f, const ls_variable *variable) {
   const ls_graph *graph = ls_graph_resolve(f->op.graph);
   size_t at = ls_graph_position(graph, f->op.id);
   for (; at < graph->num_nodes; ++at)
@@ -406,7 +407,7 @@ static bool is_node_same(const ls_forward *f, const ls_node *node) {
       LS_OP_EFFECT | LS_OP_ON_HOST | LS_OP_LINEAR | LS_OP_RANDOM | LS_OP_MERGE;
   if (node->type == LS_OP_PARAMETER) return is_parameter_same(f, node);
   if (node->type == LS_OP_READ)
-    return is_settled(f, ls_node_attr(node, LS_ATTR_ID_VARIABLE)->as.object);
+    return is_settled(f, ls_node_named_variable(node));
   if ((traits & other) != 0 || node->num_regions != 0 ||
       node->type == LS_OP_PLACEHOLDER)
     return false;

@@ -110,7 +110,5 @@ ls_status ls_graph_inline_part(ls_graph *body, const ls_tensor *args,
 // and use no stacks. Exception: inside a loop, the copy of a random op draws
 // other numbers.
 bool ls_node_is_repeatable(const ls_node *node);
-// Returns true if the op, or an op in its regions, writes the variable.
-bool ls_node_writes(const ls_node *node, const ls_object *variable);
 
 #endif  // LS_GRAPH_COPY_H_

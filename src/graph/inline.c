@@ -14,15 +14,6 @@ bool ls_node_is_repeatable(const ls_node *node) {
   return !ls_node_any(node, is_done_once);
 }
 
-bool ls_node_writes(const ls_node *node, const ls_object *variable) {
-  ls_graph_walk walk;
-  for (ls_graph_walk_begin_at(&walk, node); ls_graph_walk_next(&walk);)
-    if (ls_node_assigns(walk.node) &&
-        ls_node_attr(walk.node, LS_ATTR_ID_VARIABLE)->as.object == variable)
-      return true;
-  return false;
-}
-
 // ---- Regions ---------------------------------------------------------------
 // Copies `region` into a new graph inside the current one. `captured` replace
 // the captured values.

@@ -9,6 +9,7 @@
 #include "graph/make/make.h"
 #include "graph/own.h"
 #include "graph/trial.h"
+#include "graph/walk.h"
 #include "lockstep/device_name.h"
 #include "lockstep/shape_rules.h"
 
@@ -374,6 +375,15 @@ void ls_beside_begin(ls_scope *scope, const ls_variable *variable) {
 ls_variable *ls_node_named_variable(const ls_node *node) {
   const ls_attr *attr = ls_node_attr(node, LS_ATTR_ID_VARIABLE);
   return attr != NULL ? (ls_variable *)attr->as.object : NULL;
+}
+
+bool ls_node_writes(const ls_node *node, const ls_variable *variable) {
+  ls_graph_walk walk;
+  for (ls_graph_walk_begin_at(&walk, node); ls_graph_walk_next(&walk);)
+    if (ls_node_assigns(walk.node) &&
+        ls_node_named_variable(walk.node)->family == variable->family)
+      return true;
+  return false;
 }
 
 ls_variable *ls_node_variable(const ls_node *node) {

@@ -126,6 +126,9 @@ ls_variable *ls_node_variable(const ls_node *node);
 const int64_t *ls_node_core_copies(const ls_node *node, size_t replicas);
 // Returns the variable that an op names, or NULL: that of its container.
 ls_variable *ls_node_named_variable(const ls_node *node);
+// Returns true if the op, or an op in its regions, writes a variable of the
+// same family: the variable, its container or a component.
+bool ls_node_writes(const ls_node *node, const ls_variable *variable);
 // Returns the plain variable for the current thread. For a container: the
 // component of the current replica or update; across replicas the one on the
 // current device, else the first. For a handle: its target.
