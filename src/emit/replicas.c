@@ -157,6 +157,13 @@ static ls_emitted reduce_exactly(ls_emitter *e, uint16_t op, uint64_t ref) {
   return all != NULL ? ls_emit_tree(e, op, all, e->num_replicas) : 0;
 }
 
+static ls_emitted reduce_devices(ls_emitter *e, uint16_t op, ls_emitted x) {
+  const ls_emitted out =
+      ls_emit_value(e, ls_dtype_at(e, x), ls_emit_look(e, x)->dims, NULL);
+  if (ls_emit_is_ok(e)) e->language->flow->all_reduce(e, op, x, out);
+  return out;
+}
+
 // Reduces over the device's lanes, then over devices.
 static ls_emitted reduce_fast(ls_emitter *e, uint16_t op, uint64_t ref) {
   ls_emitted local = 0;
@@ -167,10 +174,10 @@ static ls_emitted reduce_fast(ls_emitter *e, uint16_t op, uint64_t ref) {
     if (ls_emit_is_ok(e)) local = ls_emit_tree(e, op, lanes, e->num_lanes);
   }
   if (e->num_devices == 1) return local;
-  const ls_emitted out = ls_emit_value(e, ls_dtype_at(e, local),
-                                       ls_emit_look(e, local)->dims, NULL);
-  if (ls_emit_is_ok(e)) e->language->flow->all_reduce(e, op, local, out);
-  return out;
+  const ls_emitted out = reduce_devices(e, op, local);
+  if (op == LS_OP_ADD || !ls_dtype_is_float(ls_dtype_at(e, local))) return out;
+  return ls_emit_keep_nan(
+      e, reduce_devices(e, LS_OP_MAXIMUM, ls_emit_mark_nan(e, local)), out);
 }
 
 // 16-bit floats are summed in f32 and rounded once. The mean is the sum times
