@@ -86,18 +86,32 @@ ls_gradient_entry *ls_gradient_source(const ls_gradient_walk *walk,
 }
 
 // ---- Reads -----------------------------------------------------------------
+// Returns true if a read of `read` is one of `goal`: of the variable, of its
+// component, or of a handle's target.
+static bool covers(const ls_variable *goal, const ls_variable *read) {
+  bool found = goal == read || goal == read->container;
+  for (size_t i = 0; i < goal->num_targets && !found; ++i)
+    found = covers(goal->targets[i], read);
+  return found;
+}
+
+size_t ls_gradient_first_goal(const ls_gradient_walk *walk, size_t goal) {
+  size_t first = 0;
+  while (walk->goals[first].variable != walk->goals[goal].variable)
+    ++first;
+  return first;
+}
+
 size_t ls_gradient_goal_of_read(const ls_gradient_walk *walk,
-                                const ls_node *node) {
+                                const ls_node *node, size_t from) {
   if (node->type != LS_OP_READ) return SIZE_MAX;
   const ls_variable *read = ls_node_named_variable(node);
   if (read == NULL) return SIZE_MAX;
-  for (size_t i = 0; i < walk->num_goals; ++i) {
-    const ls_variable *goal = (const ls_variable *)walk->goals[i].variable;
-    // A read of a handle is recorded as a read of its target.
-    while (goal != NULL && goal->num_targets > 0)
-      goal = goal->targets[0];
-    // A read of a component is a read of the variable.
-    if (goal != NULL && (goal == read || goal == read->container)) return i;
+  for (size_t i = from; i < walk->num_goals; ++i) {
+    const ls_variable *goal = walk->goals[i].variable;
+    if (goal != NULL && covers(goal, read) &&
+        ls_gradient_first_goal(walk, i) == i)
+      return i;
   }
   return SIZE_MAX;
 }
@@ -107,10 +121,13 @@ bool ls_gradient_find_reads(const ls_gradient_walk *walk, const ls_node *node,
   bool any = false;
   ls_graph_walk inside;
   for (ls_graph_walk_begin_at(&inside, node); ls_graph_walk_next(&inside);) {
-    const size_t goal = ls_gradient_goal_of_read(walk, inside.node);
-    if (goal == SIZE_MAX || inside.node == node) continue;
-    if (read == NULL) return true;
-    any = read[goal] = true;
+    if (inside.node == node) continue;
+    for (size_t goal = ls_gradient_goal_of_read(walk, inside.node, 0);
+         goal != SIZE_MAX;
+         goal = ls_gradient_goal_of_read(walk, inside.node, goal + 1)) {
+      if (read == NULL) return true;
+      any = read[goal] = true;
+    }
   }
   return any;
 }
@@ -167,7 +184,7 @@ static void mark_node_reached(ls_gradient_walk *walk, ls_graph *graph,
       entry->flags |= LS_GRADIENT_REACHED;
   }
   if (!variables) return;
-  if (ls_gradient_goal_of_read(walk, node) != SIZE_MAX)
+  if (ls_gradient_goal_of_read(walk, node, 0) != SIZE_MAX)
     entry->flags |= LS_GRADIENT_TARGET | LS_GRADIENT_REACHED;
   else if (node->num_regions != 0 && ls_gradient_find_reads(walk, node, NULL))
     entry->flags |= LS_GRADIENT_REACHED;

@@ -22,8 +22,8 @@ typedef struct merge_gradient {
   ls_tensor *douts;    // [output][replica], in `made`, if given.
   ls_tensor *known;    // By node position in `body`: values not computed again.
   bool *has_gradient;  // By operand: true if it gets a gradient.
-  size_t *goals;       // Goals of reads that get a gradient.
-  size_t num_goals;
+  size_t *reads;       // Positions of reads that get a gradient.
+  size_t num_reads;
   size_t num_gathered;  // Gathered results of the gradient op.
   uint64_t *refs;       // Results of `made`.
   size_t num_refs;
@@ -117,12 +117,11 @@ typedef struct question {
   size_t num_ys, num_xs, num_stops;
 } question;
 
-// Returns the goal of the walk that the node at a position of the body reads;
-// SIZE_MAX for none.
-static size_t goal_at(const merge_gradient *m, size_t place) {
-  return m->known[place].ref == 0
-             ? SIZE_MAX
-             : ls_gradient_goal_of_read(m->g->walk, m->body->nodes[place]);
+// Returns true if the node at a position of the body reads a goal of the walk.
+static bool reads_goal(const merge_gradient *m, size_t place) {
+  return m->known[place].ref != 0 &&
+         ls_gradient_goal_of_read(m->g->walk, m->body->nodes[place], 0) !=
+             SIZE_MAX;
 }
 
 static ls_status make_question(const merge_gradient *m, question *q) {
@@ -157,7 +156,7 @@ static ls_status make_question(const merge_gradient *m, question *q) {
   for (size_t i = 0; i < m->body->num_nodes; ++i) {
     if (m->known[i].ref == 0) continue;
     q->stops[q->num_stops++] = ls_leaf(m->known[i]);
-    if (goal_at(m, i) != SIZE_MAX) q->xs[q->num_xs++] = ls_leaf(m->known[i]);
+    if (reads_goal(m, i)) q->xs[q->num_xs++] = ls_leaf(m->known[i]);
   }
   return ls_ok();
 }
@@ -186,9 +185,9 @@ static ls_status take_answers(merge_gradient *m, const question *q) {
                                   : ls_gradient_zeros(xs[r].as.tensor)));
   }
   for (size_t i = 0; i < m->body->num_nodes; ++i) {
-    const size_t goal = goal_at(m, i);
-    if (goal == SIZE_MAX || q->answers[next++].kind != LS_KIND_TENSOR) continue;
-    m->goals[m->num_goals++] = goal;
+    if (!reads_goal(m, i) || q->answers[next++].kind != LS_KIND_TENSOR)
+      continue;
+    m->reads[m->num_reads++] = i;
     LS_RETURN_IF_ERROR(rules_merge_push(m, q->answers[next - 1].as.tensor));
   }
   return ls_ok();
@@ -279,9 +278,10 @@ static ls_status differentiate_merge(merge_gradient *m) {
     if (m->has_gradient[i])
       g->din[i] = i < m->args ? ls_op_output(op, own++)
                               : of_first_replica(ls_op_output(op, shared++));
-  for (size_t i = 0; i < m->num_goals; ++i)
-    LS_RETURN_IF_ERROR(ls_gradient_walk_contribute(
-        g->walk, m->goals[i], of_first_replica(ls_op_output(op, shared++))));
+  for (size_t i = 0; i < m->num_reads; ++i)
+    LS_RETURN_IF_ERROR(
+        ls_gradient_walk_read(g->walk, m->body->nodes[m->reads[i]],
+                              of_first_replica(ls_op_output(op, shared++))));
   return ls_ok();
 }
 
@@ -304,9 +304,9 @@ ls_status gradient_merge_call(ls_backward *g) {
   m.refs = ls_arena_new_array(m.arena, uint64_t,
                               m.body->num_parameters + m.body->num_nodes);
   m.known = ls_arena_new_array(m.arena, ls_tensor, m.body->num_nodes);
-  m.goals = ls_arena_new_array(m.arena, size_t, m.body->num_nodes);
+  m.reads = ls_arena_new_array(m.arena, size_t, m.body->num_nodes);
   if (m.has_gradient == NULL || m.refs == NULL || m.known == NULL ||
-      m.goals == NULL)
+      m.reads == NULL)
     return ls_out_of_memory();
   LS_RETURN_IF_ERROR(ls_graph_make(LS_GRAPH_REGION, "merge_gradient",
                                    graph->runtime, graph, &m.made));

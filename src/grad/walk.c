@@ -6,7 +6,7 @@
 
 // ---- Variables -------------------------------------------------------------
 bool ls_gradient_walk_reads(const ls_gradient_walk *walk, const ls_node *node) {
-  return ls_gradient_goal_of_read(walk, node) != SIZE_MAX ||
+  return ls_gradient_goal_of_read(walk, node, 0) != SIZE_MAX ||
          ls_gradient_find_reads(walk, node, NULL);
 }
 
@@ -30,9 +30,9 @@ ls_status ls_gradient_walk_variables(const ls_gradient_walk *walk,
   return ls_ok();
 }
 
-// Inserts a term in the order of the ops that give the terms.
-static ls_status add_variable_term(ls_gradient_walk *walk, size_t number,
-                                   size_t order, ls_tensor gradient) {
+// Inserts the term in the order of the ops that give the terms.
+ls_status ls_gradient_walk_contribute(ls_gradient_walk *walk, size_t number,
+                                      ls_tensor gradient) {
   ls_gradient_goal *goal = &walk->goals[number];
   if (goal->num_terms == goal->terms_capacity) {
     const size_t capacity = goal->terms_capacity * 2 + 2;
@@ -44,15 +44,18 @@ static ls_status add_variable_term(ls_gradient_walk *walk, size_t number,
     goal->terms_capacity = capacity;
   }
   size_t at = goal->num_terms++;
-  for (; at > 0 && goal->terms[at - 1].order > order; --at)
+  for (; at > 0 && goal->terms[at - 1].order > walk->visiting; --at)
     goal->terms[at] = goal->terms[at - 1];
-  goal->terms[at] = (ls_gradient_term){order, gradient};
+  goal->terms[at] = (ls_gradient_term){walk->visiting, gradient};
   return ls_ok();
 }
 
-ls_status ls_gradient_walk_contribute(ls_gradient_walk *walk, size_t goal,
-                                      ls_tensor gradient) {
-  return add_variable_term(walk, goal, walk->visiting, gradient);
+ls_status ls_gradient_walk_read(ls_gradient_walk *walk, const ls_node *read,
+                                ls_tensor gradient) {
+  for (size_t goal = ls_gradient_goal_of_read(walk, read, 0); goal != SIZE_MAX;
+       goal = ls_gradient_goal_of_read(walk, read, goal + 1))
+    LS_RETURN_IF_ERROR(ls_gradient_walk_contribute(walk, goal, gradient));
+  return ls_ok();
 }
 
 // ---- Received gradients ----------------------------------------------------
@@ -239,7 +242,6 @@ static ls_status differentiate_op(ls_gradient_walk *walk, size_t index,
                    .num_inputs = node->num_inputs,
                    .num_outputs = entry->num_slots,
                    .walk = walk};
-  walk->visiting = index;
   LS_RETURN_IF_ERROR(apply_rule(&g));
   for (size_t i = 0; i < g.num_inputs; ++i)
     if (din[i].ref != 0)
@@ -283,9 +285,9 @@ static ls_status visit_with_gradients(ls_gradient_walk *walk, size_t index,
                                       ls_op op, ls_graph *graph,
                                       const ls_node *node) {
   const ls_gradient_entry *entry = &walk->entries[index];
-  const size_t goal = ls_gradient_goal_of_read(walk, node);
-  if (goal != SIZE_MAX)
-    return add_variable_term(walk, goal, index, entry->slots[0].sum);
+  walk->visiting = index;
+  if (ls_gradient_goal_of_read(walk, node, 0) != SIZE_MAX)
+    return ls_gradient_walk_read(walk, node, entry->slots[0].sum);
   if ((entry->flags & LS_GRADIENT_STOP) || index >= walk->num_inside)
     return ls_ok();
   const ls_capture *capture = ls_gradient_capture(walk, graph, node);
@@ -347,9 +349,7 @@ static ls_status answer(ls_gradient_walk *walk) {
   for (size_t i = 0; i < walk->num_goals; ++i) {
     ls_gradient_goal *goal = &walk->goals[i];
     if (goal->variable != NULL) {
-      size_t first = 0;  // A variable listed twice has one gradient.
-      while (walk->goals[first].variable != goal->variable)
-        ++first;
+      const size_t first = ls_gradient_first_goal(walk, i);
       if (first == i)
         LS_RETURN_IF_ERROR(answer_variable(walk, goal));
       else

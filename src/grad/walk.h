@@ -99,6 +99,9 @@ bool ls_gradient_walk_reads(const ls_gradient_walk *walk, const ls_node *node);
 // Adds a term, from the op being visited, to a goal that is a variable.
 ls_status ls_gradient_walk_contribute(ls_gradient_walk *walk, size_t goal,
                                       ls_tensor gradient);
+// Adds it to each goal whose variable a read reads.
+ls_status ls_gradient_walk_read(ls_gradient_walk *walk, const ls_node *read,
+                                ls_tensor gradient);
 
 // ---- Start values (gradients.c) -------------------------------------------
 // Makes the gradients of the ys: the given ones, else ones. `grad_ys` NULL:
@@ -196,9 +199,14 @@ ls_gradient_entry *ls_gradient_source(const ls_gradient_walk *walk,
 // ---- Reads -----------------------------------------------------------------
 // Returns true if a goal is a variable.
 bool ls_gradient_has_variables(const ls_gradient_walk *walk);
-// Returns the goal whose variable a read reads, or SIZE_MAX.
+// Returns the first of the goals with this goal's variable. It gets the
+// gradient, and the others the same.
+size_t ls_gradient_first_goal(const ls_gradient_walk *walk, size_t goal);
+// Returns the next goal, from number `from` on, whose variable a read reads, or
+// SIZE_MAX: a read has several if a variable and its component or a handle over
+// it are goals.
 size_t ls_gradient_goal_of_read(const ls_gradient_walk *walk,
-                                const ls_node *node);
+                                const ls_node *node, size_t from);
 // Marks in `read` (may be NULL) the goals whose variables the op's regions
 // read; returns true if there is one.
 bool ls_gradient_find_reads(const ls_gradient_walk *walk, const ls_node *node,
