@@ -303,6 +303,8 @@ ls_status ls_graph_keep_nodes(ls_graph *graph, const bool *keep);
 // The parts of a ref: a node's id, which fits into the upper bits, and an
 // output.
 enum { LS_MAX_OUTPUTS = 1 << LS_TENSOR_OUTPUT_BITS };
+// The largest id of an op, which a text can give to one.
+#define LS_MAX_OP_ID ((INT64_C(1) << (63 - LS_TENSOR_OUTPUT_BITS)) - 1)
 static inline uint64_t ls_ref(uint64_t id, unsigned output) {
   return id << LS_TENSOR_OUTPUT_BITS | output;
 }
@@ -432,6 +434,9 @@ static inline ls_op_spec ls_node_spec(const ls_node *node) {
 static inline bool ls_node_is_merge(const ls_node *node) {
   return (ls_node_info(node)->traits & LS_OP_MERGE) != 0;
 }
+// Returns true if the op is one that all replicas run together, as users make
+// it: a merge call, or a collective that is lowered to merges.
+bool ls_node_is_collective(const ls_node *node);
 
 // Returns the op that the user made: this node, or the node of which it is a
 // copy.

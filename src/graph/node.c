@@ -243,6 +243,20 @@ bool ls_node_has_effects(const ls_node *node) {
   return ls_node_any(node, has_effect);
 }
 
+bool ls_node_is_collective(const ls_node *node) {
+  switch (node->type) {
+  case LS_OP_REDUCE_SCATTER:
+  case LS_OP_ALL_TO_ALL:
+  case LS_OP_PERMUTE:
+  case LS_OP_REPLICA_BROADCAST:
+  case LS_OP_CROSS_REPLICA_SUM:
+  case LS_OP_MERGE_CALL:
+    return true;
+  default:
+    return ls_node_is_merge(node);
+  }
+}
+
 // ---- Captures --------------------------------------------------------------
 size_t ls_count_captures(ls_graph *const *regions, size_t count) {
   size_t captures = 0;

@@ -217,6 +217,11 @@ static ls_status refuse_frozen(const ls_graph *graph) {
 
 static ls_status op_add_append(addition *a, ls_node **out_node) {
   if (a->graph->frozen) return refuse_frozen(a->graph);
+  if (a->graph->next_id > LS_MAX_OP_ID)
+    return ls_failed_precondition(
+        "graph '%s' has an op %%%lld, the last number that a text can give to "
+        "one: no op can be added to it",
+        a->graph->name, (long long)LS_MAX_OP_ID);
   const ls_graph_rollback_point before = ls_graph_mark(a->graph);
   const ls_op *outside = NULL;
   size_t num_outside = 0;

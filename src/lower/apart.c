@@ -166,27 +166,12 @@ static ls_status refuse_node(ls_graph *graph, ls_node *node, const char *why) {
   return ls_invalid_argument("%s is %s", text, why);
 }
 
-static bool merges(const ls_node *node) {
-  switch (node->type) {
-  case LS_OP_REDUCE_SCATTER:
-  case LS_OP_ALL_TO_ALL:
-  case LS_OP_PERMUTE:
-  case LS_OP_REPLICA_BROADCAST:
-  case LS_OP_CROSS_REPLICA_SUM:
-    return true;
-  case LS_OP_MERGE_CALL:
-    return !is_step(node);
-  default:
-    return (ls_node_info(node)->traits & LS_OP_MERGE) != 0;
-  }
-}
-
 // Refuses an op that all replicas must reach, if only some replicas reach it.
 static ls_status check_node(const ls_apart_level *l, const ls_node *node) {
   if (l->mask == 0) return ls_ok();
   ls_graph_walk walk;
   for (ls_graph_walk_begin_at(&walk, node); ls_graph_walk_next(&walk);) {
-    if (merges(walk.node))
+    if (ls_node_is_collective(walk.node) && !is_step(walk.node))
       return refuse_node(
           walk.graph == NULL ? l->c.from : walk.graph, walk.node,
           "a collective in a loop or branch whose path may differ between "

@@ -10,10 +10,12 @@
 #include "lockstep/graph_ops.h"
 #include "lockstep/replicate.h"
 #include "lockstep/session.h"
+#include "lockstep/strategy_extended.h"
 #include "runtime/own.h"
 #include "support/function.h"
 #include "support/placed.h"
 #include "support/spec.h"
+#include "support/tpu_ways.h"
 #include "support/values.h"
 
 enum { REPLICAS = 4, WIDTH = 4 };
@@ -283,4 +285,41 @@ TEST(a_target_gets_its_sources_value) {
   assert_true(got[2][0] == 0);
   assert_true(got[3][0] == 1);
   expect_refused(permute_twice, NULL, "replica 0 to 1");
+}
+
+// ---- Outside ---------------------------------------------------------------
+static ls_tensor reduce_all(ls_tensor x) {
+  return ls_all_reduce(LS_REDUCE_SUM, x);
+}
+
+static ls_tensor cross_sum(ls_tensor x) {
+  return ls_cross_replica_sum(x, NULL);
+}
+
+static ls_nest gradient_alone(ls_nest args, void *user) {
+  const ls_nest y = ls_nest_item(args, 0), x = ls_nest_item(args, 1);
+  ls_nest gradient = ls_none();
+  (void)user;
+  const ls_status status = ls_gradients(&y, 1, &x, 1, NULL, &gradient);
+  return ls_status_is_ok(status) ? gradient : ls_fail(status);
+}
+
+static ls_nest gradient_outside(ls_nest args, void *user) {
+  ls_tensor (*const *collective)(ls_tensor) = user;
+  ls_tensor x = ls_failed_tensor();
+  expect_ok(ls_distributed_as_tensor(ls_nest_item(args, 0), &x));
+  const ls_tensor y = ls_square((*collective)(x));
+  LS_OWN(ls_nest, both) = LS_LIST(ls_leaf(y), ls_leaf(x));
+  return ls_outside_compilation(gradient_alone, NULL, both);
+}
+
+TEST(no_gradient_of_a_collective_runs_outside) {
+  static const double numbers[] = {1, 2};
+  static ls_tensor (*const collectives[])(ls_tensor) = {reduce_all, cross_sum};
+  for (size_t i = 0; i < LS_COUNT_OF(collectives); ++i) {
+    const tpu_step step = {.fn = gradient_outside,
+                           .user = (void *)(uintptr_t)&collectives[i],
+                           .numbers = numbers};
+    tpu_run_refused(&step, 2, LS_INVALID_ARGUMENT, "collectives run on cores");
+  }
 }

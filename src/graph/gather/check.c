@@ -85,19 +85,6 @@ static ls_status check_cores(const ls_cluster *cluster) {
 }
 
 // ---- Ops -------------------------------------------------------------------
-static bool is_collective(const ls_node *node) {
-  switch (node->type) {
-  case LS_OP_REDUCE_SCATTER:
-  case LS_OP_ALL_TO_ALL:
-  case LS_OP_PERMUTE:
-  case LS_OP_REPLICA_BROADCAST:
-  case LS_OP_MERGE_CALL:
-    return true;
-  default:
-    return (ls_node_info(node)->traits & LS_OP_MERGE) != 0;
-  }
-}
-
 // Returns true if the op cannot run on a core: it makes strings, or calls a
 // host kernel without the flag LS_HOST_ON_CORES.
 static bool has_no_device_form(const ls_node *node) {
@@ -122,7 +109,7 @@ static ls_status check_op(void *self, ls_graph *graph, ls_node *node,
                           const char *outside) {
   op_check *check = self;
   char text[LS_MAX_FULL_NAME];
-  if (outside != NULL && is_collective(node))
+  if (outside != NULL && ls_node_is_collective(node))
     return ls_invalid_argument(
         "%s is in outside compiled cluster '%s' of computation '%s': "
         "collectives run on cores, and these do not run it",

@@ -11,8 +11,6 @@
 #include "graph/verify/verify.h"
 #include "lockstep/device_name.h"
 
-#define LS_PARSE_MAX_ID ((INT64_C(1) << (63 - LS_TENSOR_OUTPUT_BITS)) - 1)
-
 // Source file of ops read from a text, next to their line.
 static const char place[] = "graph text";
 
@@ -90,7 +88,7 @@ static ls_status parse_declaration(ls_parser *parser) {
   if (ls_lexer_accept(lexer, "initializer")) {
     LS_RETURN_IF_ERROR(ls_lexer_expect(lexer, "%"));
     LS_RETURN_IF_ERROR(ls_lexer_integer(lexer, "an op's number", 1,
-                                        LS_PARSE_MAX_ID, &initializer));
+                                        LS_MAX_OP_ID, &initializer));
   }
   ls_variable *variable = NULL;
   if (ls_in_strategy_scope())
@@ -137,7 +135,7 @@ ls_status ls_parse_ref(ls_parser *parser, const ls_graph *graph,
   int64_t id = 0, output = 0;
   LS_RETURN_IF_ERROR(ls_lexer_expect(lexer, "%"));
   LS_RETURN_IF_ERROR(
-      ls_lexer_integer(lexer, "an op's number", 1, LS_PARSE_MAX_ID, &id));
+      ls_lexer_integer(lexer, "an op's number", 1, LS_MAX_OP_ID, &id));
   if (ls_lexer_accept(lexer, ":"))
     LS_RETURN_IF_ERROR(ls_lexer_integer(lexer, "an output's number", 0,
                                         LS_MAX_OUTPUTS - 1, &output));
@@ -171,7 +169,7 @@ static ls_status parse_control(ls_parser *parser, ls_graph *graph,
     if (op == NULL) return ls_out_of_memory();
     LS_RETURN_IF_ERROR(ls_lexer_expect(lexer, "%"));
     LS_RETURN_IF_ERROR(
-        ls_lexer_integer(lexer, "an op's number", 1, LS_PARSE_MAX_ID, &id));
+        ls_lexer_integer(lexer, "an op's number", 1, LS_MAX_OP_ID, &id));
     if (ls_graph_node(graph, (uint64_t)id) == NULL)
       return ls_invalid_argument(
           "line %d: control input ^%%%lld is no op before this one", line,
@@ -204,9 +202,8 @@ static ls_status parse_head(ls_parser *parser, const ls_graph *graph,
   op->num_outputs = -1;
   LS_RETURN_IF_ERROR(ls_lexer_expect(lexer, "%"));
   // Ids ascend, but not without gaps: ids of refused ops are missing.
-  LS_RETURN_IF_ERROR(ls_lexer_integer(lexer, "an op's number",
-                                      (int64_t)graph->next_id, LS_PARSE_MAX_ID,
-                                      &op->id));
+  LS_RETURN_IF_ERROR(ls_lexer_integer(
+      lexer, "an op's number", (int64_t)graph->next_id, LS_MAX_OP_ID, &op->id));
   if (ls_lexer_accept(lexer, ":"))
     LS_RETURN_IF_ERROR(ls_lexer_integer(lexer, "a number of outputs", 0,
                                         LS_MAX_OUTPUTS, &op->num_outputs));
