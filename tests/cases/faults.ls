@@ -203,3 +203,29 @@ graph build "g" {
 collection "variables" = @"w" @"w"
 ---- INVALID_ARGUMENT
 line 4: found '@', expected the end of the text
+==== a shape that is refused is named by its own line
+graph build "g" {
+  %1 = placeholder() {dtype = f32, shape = shape[2]} # "x" : f32[9223372036854775807]
+
+
+  %2 = constant() {value = f32[] [1]} # "one" : f32[]
+}
+---- INVALID_ARGUMENT
+line 2: in this shape
+-1 (? in a text) for unknown
+==== a variable's shape, too
+variable @"w" : f32[9223372036854775807]
+
+
+graph build "g" {
+}
+---- INVALID_ARGUMENT
+line 1: in this shape
+==== and one in an attribute
+graph build "g" {
+  %1 = placeholder() {dtype = f32, shape = shape[9223372036854775807]
+
+  } # "x" : f32[?]
+}
+---- INVALID_ARGUMENT
+line 2: in this shape

@@ -378,6 +378,30 @@ TEST(a_drawing_has_boxes_arrows_and_frames) {
                                "}\n");
 }
 
+TEST(no_op_follows_one_with_the_largest_number) {
+  LS_OWN(ls_held_graph, graph) = NULL;
+  LS_OWN(ls_held_graph, last) = NULL;
+  expect_ok(ls_graph_parse(
+      "graph build \"g\" {\n"
+      "  %8796093022206 = constant() {value = f32[] [1]} # \"a\" : f32[]\n"
+      "}\n",
+      NULL, 0, &graph));
+  {
+    LS_GRAPH_SCOPE(graph);
+    const ls_tensor one = ls_scalar(LS_DTYPE_F32, 1);
+    assert_false(ls_tensor_is_failed(one));
+    assert_true(ls_tensor_is_failed(ls_neg(one)));
+  }
+  expect_status(ls_graph_take_error(graph), LS_FAILED_PRECONDITION,
+                "graph 'g' has an op %8796093022207, the last number");
+  expect_round_trip(graph);
+  expect_status(ls_graph_parse("graph build \"g\" {\n"
+                               "  %8796093022208 = no_op() # \"a\"\n"
+                               "}\n",
+                               NULL, 0, &last),
+                LS_INVALID_ARGUMENT, "8796093022208");
+}
+
 TEST(the_eager_graph_has_no_text) {
   LS_OWN(ls_held_graph, graph) = make(LS_GRAPH_EAGER, NULL);
   char *text = NULL;

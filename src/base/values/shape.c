@@ -109,8 +109,9 @@ ls_status ls_shape_check(ls_shape shape) {
   for (int i = 0; i < shape.rank; ++i) {
     if (shape.dim[i] < LS_UNKNOWN_DIM || shape.dim[i] > max_elements)
       return ls_invalid_argument(
-          "dimension %d of %s; 0 to %lld are possible, %d for unknown", i,
-          DIMS_TEXT(shape), (long long)max_elements, LS_UNKNOWN_DIM);
+          "dimension %d of %s; 0 to %lld are possible, %d (? in a text) for "
+          "unknown",
+          i, DIMS_TEXT(shape), (long long)max_elements, LS_UNKNOWN_DIM);
   }
   // Refuses the product without zero dimensions, too: strides are products of
   // some dimensions.

@@ -132,14 +132,14 @@ ls_status ls_graph_find_needed(const ls_gather_request *request,
 
 ls_status ls_graph_print_gathered(const ls_graph *graph, char **out_text) {
   LS_REQUIRE_OUT(out_text, graph);
-  const ls_gather_request request = {
-      .graph = ls_graph_resolve((ls_graph *)(uintptr_t)graph),
-      .fetches = graph->results,
-      .num_fetches = graph->num_results,
-      .feeds = graph->parameters,
-      .num_feeds = graph->num_declared,
-      .effects_are_roots = true,
-      .shows_copies = true};
+  ls_graph *from = ls_graph_resolve((ls_graph *)(uintptr_t)graph);
+  const ls_gather_request request = {.graph = from,
+                                     .fetches = from->results,
+                                     .num_fetches = from->num_results,
+                                     .feeds = from->parameters,
+                                     .num_feeds = from->num_declared,
+                                     .effects_are_roots = true,
+                                     .shows_copies = true};
   ls_gathered gathered;
   LS_OWN(ls_arena, memory) = {.allocator = graph->allocator};
   LS_RETURN_IF_ERROR(ls_graph_gather(&request, &memory, &gathered));

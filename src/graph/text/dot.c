@@ -49,27 +49,18 @@ static void put_id(ls_text *out, size_t graph, uint64_t id) {
 }
 
 // ---- Variables -------------------------------------------------------------
-static const ls_variable *variable_of(const ls_attr *attr) {
-  if (attr->kind != LS_ATTR_OBJECT || attr->as.object == NULL ||
-      attr->as.object->type != &ls_variable_object_type)
-    return NULL;
-  return (const ls_variable *)(const void *)attr->as.object;
-}
-
 // Numbers the variables that ops of the graph and its regions use.
 static ls_status find_variables(drawing *d, const ls_graph *graph) {
   ls_graph_walk walk;
   for (ls_graph_walk_begin(&walk, graph); ls_graph_walk_next(&walk);) {
-    for (uint32_t k = 0; k < walk.node->num_attrs; ++k) {
-      const ls_variable *variable = variable_of(&walk.node->attrs[k]);
-      if (variable == NULL ||
-          ls_map_has(d->variables, &variable, sizeof(variable)))
-        continue;
-      const uintptr_t number = ls_map_count(d->variables) + 1;
-      if (!ls_map_insert(d->variables, &variable, sizeof(variable),
-                         (void *)number))
-        return ls_out_of_memory();
-    }
+    const ls_variable *variable = ls_node_named_variable(walk.node);
+    if (variable == NULL ||
+        ls_map_has(d->variables, &variable, sizeof(variable)))
+      continue;
+    const uintptr_t number = ls_map_count(d->variables) + 1;
+    if (!ls_map_insert(d->variables, &variable, sizeof(variable),
+                       (void *)number))
+      return ls_out_of_memory();
   }
   return ls_ok();
 }
@@ -87,25 +78,23 @@ static void draw_variable(drawing *d, const dot_item *item, int depth) {
   ls_text_append(d->out, "\", shape=cylinder];\n");
 }
 
-// Draws arrows between an op and the variables that it reads or writes.
-static void draw_uses(drawing *d, size_t number, const ls_node *node,
-                      int depth) {
-  for (uint32_t k = 0; k < node->num_attrs; ++k) {
-    const ls_variable *variable = variable_of(&node->attrs[k]);
-    if (variable == NULL) continue;
-    const size_t variable_number = (size_t)number_of(d, variable);
-    indent(d->out, depth);
-    if (ls_node_assigns(node)) {
-      put_id(d->out, number, node->id);
-      ls_text_append_format(d->out, " -> v%zu", variable_number);
-    } else {
-      ls_text_append_format(d->out, "v%zu -> ", variable_number);
-      put_id(d->out, number, node->id);
-    }
-    ls_text_append(d->out, " [label=\"");
-    ls_print_type(d->out, variable->type);
-    ls_text_append(d->out, "\"];\n");
+// Draws an arrow between an op and the variable that it reads or writes.
+static void draw_use(drawing *d, size_t number, const ls_node *node,
+                     int depth) {
+  const ls_variable *variable = ls_node_named_variable(node);
+  if (variable == NULL) return;
+  const size_t variable_number = (size_t)number_of(d, variable);
+  indent(d->out, depth);
+  if (ls_node_assigns(node)) {
+    put_id(d->out, number, node->id);
+    ls_text_append_format(d->out, " -> v%zu", variable_number);
+  } else {
+    ls_text_append_format(d->out, "v%zu -> ", variable_number);
+    put_id(d->out, number, node->id);
   }
+  ls_text_append(d->out, " [label=\"");
+  ls_print_type(d->out, variable->type);
+  ls_text_append(d->out, "\"];\n");
 }
 
 // ---- Ops -------------------------------------------------------------------
@@ -146,7 +135,7 @@ static void draw_edges(drawing *d, const ls_graph *graph, size_t number,
     put_id(d->out, number, node->id);
     ls_text_append(d->out, " [style=dashed];\n");
   }
-  draw_uses(d, number, node, depth);
+  draw_use(d, number, node, depth);
 }
 
 static void draw_results(drawing *d, const ls_graph *graph, size_t number,

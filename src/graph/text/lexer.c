@@ -5,12 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static bool is_letter(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-}
-
-static bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
 static char peek(const ls_lexer *lexer, size_t ahead) {
   return ahead < (size_t)(lexer->end - lexer->at) ? lexer->at[ahead] : '\0';
 }
@@ -31,7 +25,8 @@ static void skip_blanks(ls_lexer *lexer) {
 
 // ---- Tokens ----------------------------------------------------------------
 static size_t word_size(const ls_lexer *lexer, size_t from) {
-  while (is_letter(peek(lexer, from)) || is_digit(peek(lexer, from)))
+  while (ls_lexer_is_letter(peek(lexer, from)) ||
+         ls_lexer_is_digit(peek(lexer, from)))
     ++from;
   return from;
 }
@@ -45,7 +40,8 @@ static size_t number_size(const ls_lexer *lexer) {
     const bool sign =
         (c == '-' || c == '+') && (before == 'e' || before == 'E');
     const bool point = c == '.' && peek(lexer, n + 1) != '.';
-    if (!is_digit(c) && !is_letter(c) && !point && !sign) return n;
+    if (!ls_lexer_is_digit(c) && !ls_lexer_is_letter(c) && !point && !sign)
+      return n;
   }
 }
 
@@ -78,11 +74,12 @@ void ls_lexer_next(ls_lexer *lexer) {
     lex_string(lexer);
     return;
   }
-  if (is_letter(c)) {
+  if (ls_lexer_is_letter(c)) {
     lexer->token.kind = LS_TOKEN_WORD;
     size = word_size(lexer, 1);
-  } else if (is_digit(c) ||
-             ((c == '-' || c == '+') && (is_digit(after) || after == 'i'))) {
+  } else if (ls_lexer_is_digit(c) ||
+             ((c == '-' || c == '+') &&
+              (ls_lexer_is_digit(after) || after == 'i'))) {
     lexer->token.kind = LS_TOKEN_NUMBER;
     size = number_size(lexer);
   } else if (c == '.' && after == '.' && peek(lexer, 2) == '.') {
@@ -164,7 +161,7 @@ ls_status ls_lexer_integer(ls_lexer *lexer, const char *what, int64_t least,
 }
 
 static int hex_digit(char c) {
-  if (is_digit(c)) return c - '0';
+  if (ls_lexer_is_digit(c)) return c - '0';
   if (c >= 'a' && c <= 'f') return c - 'a' + 10;
   if (c >= 'A' && c <= 'F') return c - 'A' + 10;
   return -1;

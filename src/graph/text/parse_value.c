@@ -35,6 +35,7 @@ static bool find_dtype(const ls_token *token, ls_dtype *out_dtype) {
 // Parses the dimensions [2,?] or [...] after a dtype.
 static ls_status parse_dimensions(ls_parser *parser, ls_shape *out_shape) {
   ls_lexer *lexer = &parser->lexer;
+  const int line = lexer->token.line;
   *out_shape = LS_SCALAR;
   LS_RETURN_IF_ERROR(ls_lexer_expect(lexer, "["));
   if (ls_lexer_accept(lexer, "...")) {
@@ -52,22 +53,16 @@ static ls_status parse_dimensions(ls_parser *parser, ls_shape *out_shape) {
           ls_lexer_integer(lexer, "a dimension", 0, INT64_MAX, &size));
     out_shape->dim[out_shape->rank++] = size;
   } while (ls_lexer_accept(lexer, ","));
-  return ls_lexer_expect(lexer, "]");
-}
-
-static ls_status check_shape(const ls_parser *parser, ls_shape shape) {
-  const ls_status status = ls_shape_check(shape);
-  if (ls_status_is_ok(status)) return status;
-  return ls_status_annotate(status, "line %d: in this shape",
-                            parser->lexer.token.line);
+  LS_RETURN_IF_ERROR(ls_lexer_expect(lexer, "]"));
+  return ls_status_annotate(ls_shape_check(*out_shape),
+                            "line %d: in this shape", line);
 }
 
 ls_status ls_parse_type(ls_parser *parser, ls_type *out_type) {
   if (!find_dtype(&parser->lexer.token, &out_type->dtype))
     return ls_lexer_wanted(&parser->lexer, "a type like f32[2,?]");
   ls_lexer_next(&parser->lexer);
-  LS_RETURN_IF_ERROR(parse_dimensions(parser, &out_type->shape));
-  return check_shape(parser, out_type->shape);
+  return parse_dimensions(parser, &out_type->shape);
 }
 
 // ---- Attributes ------------------------------------------------------------
@@ -205,7 +200,6 @@ static ls_status parse_dtype_or_array(ls_parser *parser, ls_dtype dtype,
   ls_type type = {.dtype = dtype};
   ls_array *array = NULL;
   LS_RETURN_IF_ERROR(parse_dimensions(parser, &type.shape));
-  LS_RETURN_IF_ERROR(check_shape(parser, type.shape));
   LS_RETURN_IF_ERROR(ls_parse_array(parser, type, &array));
   attr->kind = LS_ATTR_ARRAY;
   attr->as.array = array;

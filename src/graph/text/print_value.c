@@ -12,14 +12,10 @@
 #include "lockstep/shape_rules.h"
 
 // ---- Words and strings -----------------------------------------------------
-static bool is_word_start(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-}
-
 bool ls_print_is_word(const char *text) {
-  if (!is_word_start(*text)) return false;
+  if (!ls_lexer_is_letter(*text)) return false;
   for (; *text != '\0'; ++text)
-    if (!is_word_start(*text) && !(*text >= '0' && *text <= '9')) return false;
+    if (!ls_lexer_is_letter(*text) && !ls_lexer_is_digit(*text)) return false;
   return true;
 }
 

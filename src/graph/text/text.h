@@ -42,6 +42,12 @@ typedef struct ls_lexer {
   ls_token token;  // The next token.
 } ls_lexer;
 
+// Returns true if a word may begin with it.
+static inline bool ls_lexer_is_letter(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
+static inline bool ls_lexer_is_digit(char c) { return c >= '0' && c <= '9'; }
+
 // Begins at the first token. `text` must live as long as the lexer.
 void ls_lexer_init(ls_lexer *lexer, const char *text, size_t size);
 // Advances to the next token.
