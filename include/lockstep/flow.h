@@ -21,7 +21,8 @@ typedef ls_nest (*ls_flow_callback)(ls_nest values, void *user);
 // any nest of tensors (scalars become tensors), taken over; the body must keep
 // structure, dtypes and shapes. max_trips 0: no bound. Returns the final
 // values, or a failed nest. The condition may write variables, each time it is
-// evaluated.
+// evaluated. In a graph a variable that the loop writes must have a value
+// before, which it keeps without an iteration.
 //   LS_UNIMPLEMENTED  in a graph: a condition that writes variables also draws
 //                     random numbers, or the gradient of such a loop is taken.
 LS_PLACED ls_nest ls_while(ls_flow_callback condition, ls_flow_callback body,
@@ -35,7 +36,9 @@ LS_PLACED ls_nest ls_step_while(ls_flow_callback condition,
                                 ls_flow_callback body, void *user,
                                 ls_nest initial, int64_t max_trips);
 // Returns then_branch(none) if `predicate`, a bool scalar, is true, else
-// else_branch(none). Both must return the same structure and types.
+// else_branch(none). Both must return the same structure and types. In a graph
+// a variable that only one of them writes must have a value before, which it
+// keeps in the other.
 LS_PLACED ls_nest ls_cond(ls_tensor predicate, ls_flow_callback then_branch,
                           ls_flow_callback else_branch, void *user);
 

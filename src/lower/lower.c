@@ -200,8 +200,8 @@ static ls_status lower_set_results(ls_lower_scope *scope,
   size_t count = program->num_outputs;
   for (size_t i = 0; i < program->num_uses; ++i)
     if (program->uses[i].written)
-      results[count++] = (uint64_t)(uintptr_t)ls_map_find_u64(
-          &scope->variables, (uintptr_t)program->uses[i].variable);
+      results[count++] =
+          ls_lower_known(scope, (ls_variable *)program->uses[i].variable);
   return ls_graph_set_results(scope->to, results, count);
 }
 

@@ -61,7 +61,6 @@ typedef struct ls_lower_own {
   ls_variable **items;
   size_t count, capacity;
 } ls_lower_own;
-bool ls_lower_has_own(const ls_lower_own *list, const ls_variable *variable);
 ls_status ls_lower_add_own(ls_lower_own *list, ls_allocator *allocator,
                            ls_variable *variable);
 // Returns the component index of each replica, if the body of `holder`, a
@@ -99,6 +98,10 @@ ls_status ls_lower_stack_make(ls_lower_scope *scope, ls_lower_stack *stack,
 ls_status ls_lower_stack_push(ls_lower_scope *scope, uint64_t stack,
                               uint64_t value, const ls_node *origin,
                               uint64_t *out_ref);
+// Returns true if a value of a lowered graph is a stack.
+static inline bool ls_is_stack(const ls_graph *graph, uint64_t ref) {
+  return ls_graph_type(graph, ref).dtype == LS_DTYPE_VARIANT;
+}
 // Checks in a lowered graph that each stack value is used once.
 //   LS_INVALID_ARGUMENT  names the op that uses a value again
 ls_status ls_check_stacks(ls_graph *graph);

@@ -12,10 +12,9 @@
 static ls_status check_stacks(const ls_graph *body) {
   bool leaves = false;
   for (size_t i = 0; i < body->num_parameters; ++i)
-    leaves |=
-        ls_graph_type(body, body->parameters[i]).dtype == LS_DTYPE_VARIANT;
+    leaves |= ls_is_stack(body, body->parameters[i]);
   for (size_t i = 0; i < body->num_results; ++i)
-    leaves |= ls_graph_type(body, body->results[i]).dtype == LS_DTYPE_VARIANT;
+    leaves |= ls_is_stack(body, body->results[i]);
   if (!leaves) return ls_ok();
   return ls_unimplemented("a loop is on one side of a boundary of replicas and "
                           "its gradient on the other; a stack cannot cross it");
@@ -77,7 +76,8 @@ static ls_status list_some(ls_lower_replicas *self, bool common,
 static ls_status note_differing(ls_lower_replicas *self,
                                 ls_variable *variable) {
   if (variable->container != NULL) variable = variable->container;
-  if (ls_lower_has_own(self->own, variable)) return ls_ok();
+  if (ls_lower_lists(self->own->items, self->own->count, variable))
+    return ls_ok();
   if (variable->num_components == self->replicas ||
       (variable->num_components > 0 &&
        ls_lower_core_copies(self->f->node, variable) != NULL))
@@ -310,13 +310,6 @@ static ls_status lower_all(ls_lower_replicas *self) {
   return take_written(self);
 }
 
-static bool replicas_is_listed(ls_variable *const *list, size_t count,
-                               const ls_variable *variable) {
-  for (size_t i = 0; i < count; ++i)
-    if (list[i] == variable) return true;
-  return false;
-}
-
 // Counts a write of a component as a write of the variable, if each replica has
 // its own value.
 static void write_own_as_whole(ls_lower_replicas *self) {
@@ -325,9 +318,9 @@ static void write_own_as_whole(ls_lower_replicas *self) {
   for (size_t i = 0; i < f->num_written; ++i) {
     ls_variable *variable = f->written[i];
     if (variable->container != NULL &&
-        ls_lower_has_own(self->own, variable->container))
+        ls_lower_lists(self->own->items, self->own->count, variable->container))
       variable = variable->container;
-    if (!replicas_is_listed(f->written, count, variable))
+    if (!ls_lower_lists(f->written, count, variable))
       f->written[count++] = variable;
   }
   f->num_written = count;

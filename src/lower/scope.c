@@ -59,8 +59,7 @@ ls_type ls_lowered_type(const ls_lower_scope *scope, uint64_t to_ref) {
 static ls_status add_written(ls_variable *variable, ls_allocator *allocator,
                              ls_variable ***list, size_t *count,
                              size_t *capacity) {
-  for (size_t i = 0; i < *count; ++i)
-    if ((*list)[i] == variable) return ls_ok();
+  if (ls_lower_lists(*list, *count, variable)) return ls_ok();
   LS_PUSH_OR_RETURN(allocator, *list, *count, *capacity, variable);
   return ls_ok();
 }

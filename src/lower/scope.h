@@ -51,7 +51,7 @@ struct ls_lower_scope {
   struct ls_lower_scope *outer;  // Scope of the enclosing graph; NULL: none.
   ls_graph *from, *to;
   ls_map values;     // Ref in `from` -> ref in `to`.
-  ls_map variables;  // Variable -> ref in `to` of its current value.
+  ls_map variables;  // Variable -> its current value in `to` (variable.c).
   ls_map known;      // Key of a pure node -> node id in `to`.
   ls_text key;       // Scratch.
   // In a replicate body and its regions: number of replicas; else 0.
@@ -117,12 +117,18 @@ ls_status ls_lower_broadcast(ls_lower_scope *scope, uint64_t ref,
 ls_status ls_lower_reshape(ls_lower_scope *scope, uint64_t ref, ls_shape shape,
                            const ls_node *origin, uint64_t *out_ref);
 
+// Returns true if a list of variables has this one.
+bool ls_lower_lists(ls_variable *const *list, size_t count,
+                    const ls_variable *variable);
 // Reads a variable's current value. ls_lower_write sets a new one. The
 // innermost scope with a value counts; reading in a region captures.
 ls_status ls_lower_read(ls_lower_scope *scope, ls_variable *variable,
                         uint64_t *out_ref);
 ls_status ls_lower_write(ls_lower_scope *scope, ls_variable *variable,
                          uint64_t ref);
+// Returns the value that this scope itself knows; 0: none.
+uint64_t ls_lower_known(const ls_lower_scope *scope,
+                        const ls_variable *variable);
 // Sets a variable's value at the start of a region that writes the variable.
 // The value was read outside.
 ls_status ls_lower_set(ls_lower_scope *scope, ls_variable *variable,

@@ -15,15 +15,16 @@
 // runs once for all: there components are separate variables, which are
 // gathered before the branch or loop and set after it.
 
-bool ls_lower_has_own(const ls_lower_own *list, const ls_variable *variable) {
-  for (size_t i = 0; i < list->count; ++i)
-    if (list->items[i] == variable) return true;
+bool ls_lower_lists(ls_variable *const *list, size_t count,
+                    const ls_variable *variable) {
+  for (size_t i = 0; i < count; ++i)
+    if (list[i] == variable) return true;
   return false;
 }
 
 ls_status ls_lower_add_own(ls_lower_own *list, ls_allocator *allocator,
                            ls_variable *variable) {
-  if (ls_lower_has_own(list, variable)) return ls_ok();
+  if (ls_lower_lists(list->items, list->count, variable)) return ls_ok();
   LS_PUSH_OR_RETURN(allocator, list->items, list->count, list->capacity,
                     variable);
   return ls_ok();
@@ -83,10 +84,9 @@ ls_status ls_lower_find_own(const ls_lower_scope *scope, const ls_graph *graph,
 // its own.
 static const ls_lower_scope *owner(const ls_lower_scope *scope,
                                    const ls_variable *variable) {
-  for (; scope != NULL; scope = scope->outer)
-    for (size_t i = 0; i < scope->num_own; ++i)
-      if (scope->own[i] == variable) return scope;
-  return NULL;
+  while (scope != NULL && !ls_lower_lists(scope->own, scope->num_own, variable))
+    scope = scope->outer;
+  return scope;
 }
 
 // Returns true if a scope is in a branch or loop of a merge, which runs once
@@ -191,17 +191,24 @@ static ls_status write_own_component(ls_lower_scope *scope,
   return status;
 }
 
-static uint64_t known_value(const ls_lower_scope *scope,
-                            const ls_variable *variable) {
+// Returns a variable's entry in this scope: its value's ref, shifted left by 1,
+// and the flag that the scope has written it; 0 if there is none.
+static uint64_t entry_of(const ls_lower_scope *scope,
+                         const ls_variable *variable) {
   return (uint64_t)(uintptr_t)ls_map_find_u64(&scope->variables,
                                               (uintptr_t)variable);
+}
+
+uint64_t ls_lower_known(const ls_lower_scope *scope,
+                        const ls_variable *variable) {
+  return entry_of(scope, variable) >> 1;
 }
 
 // Returns true if the variable's value is known in this scope or an outer one.
 static bool variable_is_known(const ls_lower_scope *scope,
                               const ls_variable *variable) {
   for (; scope != NULL; scope = scope->outer)
-    if (known_value(scope, variable) != 0) return true;
+    if (ls_lower_known(scope, variable) != 0) return true;
   return false;
 }
 
@@ -212,10 +219,16 @@ static bool is_shared(const ls_lower_scope *scope,
          states->is_shared(states->store, container);
 }
 
+static ls_status set_entry(ls_lower_scope *scope, const ls_variable *variable,
+                           uint64_t entry) {
+  return ls_memory_status(ls_map_insert_u64(
+      &scope->variables, (uintptr_t)variable, (void *)(uintptr_t)entry));
+}
+
+// Sets a value that an op has written.
 static ls_status variable_set(ls_lower_scope *scope,
                               const ls_variable *variable, uint64_t ref) {
-  return ls_memory_status(ls_map_insert_u64(
-      &scope->variables, (uintptr_t)variable, (void *)(uintptr_t)ref));
+  return set_entry(scope, variable, ref << 1 | 1);
 }
 
 static ls_use *find_use(const ls_lower_scope *scope,
@@ -294,10 +307,9 @@ static ls_status read_container(ls_lower_scope *scope, ls_variable *container,
 // own in this scope.
 static bool is_split(const ls_lower_scope *scope,
                      const ls_variable *container) {
-  if (!is_shared(scope, container)) return true;
-  for (size_t i = 0; i < scope->all->num_containers; ++i)
-    if (scope->all->containers[i] == container) return true;
-  return false;
+  const ls_lowering *all = scope->all;
+  return !is_shared(scope, container) ||
+         ls_lower_lists(all->containers, all->num_containers, container);
 }
 
 ls_status ls_lower_differs(ls_lower_scope *scope, const ls_variable *variable,
@@ -330,7 +342,7 @@ static bool is_own_component(const ls_lower_scope *scope,
 // an outer scope, or the start of the program.
 static ls_status read_itself(ls_lower_scope *scope, ls_variable *variable,
                              uint64_t *out_ref) {
-  *out_ref = known_value(scope, variable);
+  *out_ref = ls_lower_known(scope, variable);
   if (*out_ref != 0) return note_met(scope, variable, *out_ref);
   if (scope->outer == NULL) {
     LS_RETURN_IF_ERROR(variable_add_use(scope, variable, out_ref));
@@ -342,7 +354,7 @@ static ls_status read_itself(ls_lower_scope *scope, ls_variable *variable,
     LS_RETURN_IF_ERROR(ls_graph_add_capture(
         scope->to, (ls_tensor){scope->outer->to, outer}, out_ref));
   }
-  return variable_set(scope, variable, *out_ref);
+  return set_entry(scope, variable, *out_ref << 1);
 }
 
 ls_status ls_lower_read(ls_lower_scope *scope, ls_variable *variable,
@@ -362,8 +374,8 @@ ls_status ls_lower_read(ls_lower_scope *scope, ls_variable *variable,
 // ---- Writing ---------------------------------------------------------------
 static ls_status note_container(ls_lower_scope *scope, ls_variable *container) {
   ls_lowering *all = scope->all;
-  for (size_t i = 0; i < all->num_containers; ++i)
-    if (all->containers[i] == container) return ls_ok();
+  if (ls_lower_lists(all->containers, all->num_containers, container))
+    return ls_ok();
   LS_PUSH_OR_RETURN(all->allocator, all->containers, all->num_containers,
                     all->containers_capacity, container);
   return ls_ok();
@@ -375,9 +387,9 @@ ls_status ls_lower_set(ls_lower_scope *scope, ls_variable *variable,
     LS_RETURN_IF_ERROR(note_container(scope, variable->container));
   if (variable->num_components == 0 || is_own(scope, variable) ||
       !is_split(scope, variable))
-    return variable_set(scope, variable, ref);
+    return set_entry(scope, variable, ref << 1);
   for (size_t i = 0; i < variable->num_components; ++i)
-    LS_RETURN_IF_ERROR(variable_set(scope, variable->components[i], ref));
+    LS_RETURN_IF_ERROR(set_entry(scope, variable->components[i], ref << 1));
   return ls_ok();
 }
 
@@ -437,12 +449,31 @@ static ls_status write_once(ls_lower_scope *scope, ls_variable *container,
   return variable_set(scope, container, ref);
 }
 
-// Writes each component, because they no longer share one value.
+// Returns true if the store has a value of a variable. The program expects that
+// state of the store; for another state, another program is lowered.
+static ls_status find_state(ls_lowering *all, ls_variable *variable,
+                            bool *out_has_value) {
+  const ls_variable_states *states = all->variables;
+  ls_program *program = all->program;
+  *out_has_value =
+      states->has_value != NULL && states->has_value(states->store, variable);
+  LS_PUSH_OR_RETURN(
+      all->allocator, program->expects, program->num_expects,
+      program->expects_capacity,
+      (ls_expectation){ls_object_retain(&variable->object), *out_has_value});
+  return ls_ok();
+}
+
+// Writes each component, because they no longer share one value. Without one,
+// components that are not written stay so.
 static ls_status write_each(ls_lower_scope *scope, ls_variable *container) {
+  bool has_value = false;
+  LS_RETURN_IF_ERROR(find_state(scope->all, container, &has_value));
   for (size_t i = 0; i < container->num_components; ++i) {
     ls_variable *component = container->components[i];
-    uint64_t ref = known_value(scope, component), unused = 0;
-    if (ref == 0) ref = known_value(scope, container);
+    uint64_t ref = ls_lower_known(scope, component), unused = 0;
+    if (ref == 0 && !has_value) continue;
+    if (ref == 0) ref = ls_lower_known(scope, container);
     LS_RETURN_IF_ERROR(variable_add_use(scope, component, &unused));
     ls_use *use = find_use(scope, component);
     use->written = true;
@@ -465,8 +496,8 @@ ls_status ls_lower_containers(ls_lower_scope *scope) {
     for (size_t i = 0; i < container->num_components; ++i) {
       const ls_variable *component = container->components[i];
       const ls_use *use = find_use(scope, component);
-      uint64_t ref = known_value(scope, component);
-      if (was_shared && ref == 0) ref = known_value(scope, container);
+      uint64_t ref = ls_lower_known(scope, component);
+      if (was_shared && ref == 0) ref = ls_lower_known(scope, container);
       // An unwritten component keeps its old value.
       if (!was_shared && (use == NULL || !use->written)) ref = 0;
       if (i == 0) one = ref;
@@ -482,38 +513,20 @@ ls_status ls_lower_containers(ls_lower_scope *scope) {
 
 // ---- States ----------------------------------------------------------------
 // Lowers tests if a variable has a value. The result is known when a program is
-// lowered: from the program's earlier writes, or from the store. The program
-// expects that state of the store; for another state, another program is
-// lowered.
-static bool is_written(const ls_program *program, const ls_variable *variable) {
-  for (size_t i = 0; variable != NULL && i < program->num_uses; ++i)
-    if (program->uses[i].variable == &variable->object &&
-        program->uses[i].written)
-      return true;
+// lowered: from the program's earlier writes, or from the store.
+static bool is_written(const ls_lower_scope *scope,
+                       const ls_variable *variable) {
+  for (; variable != NULL && scope != NULL; scope = scope->outer)
+    if (entry_of(scope, variable) & 1) return true;
   return false;
 }
 
-static ls_status expect_state(ls_lowering *all, ls_variable *variable,
-                              bool initialized) {
-  ls_program *program = all->program;
-  LS_PUSH_OR_RETURN(
-      all->allocator, program->expects, program->num_expects,
-      program->expects_capacity,
-      (ls_expectation){ls_object_retain(&variable->object), initialized});
-  return ls_ok();
-}
-
 ls_status lower_is_initialized(ls_lower_scope *scope, ls_node *node) {
-  ls_lowering *all = scope->all;
   ls_variable *variable = ls_node_variable(node);
-  bool has_value = is_written(all->program, variable) ||
-                   is_written(all->program, variable->container);
-  if (!has_value) {
-    const ls_variable_states *states = all->variables;
-    has_value =
-        states->has_value != NULL && states->has_value(states->store, variable);
-    LS_RETURN_IF_ERROR(expect_state(all, variable, has_value));
-  }
+  bool has_value =
+      is_written(scope, variable) || is_written(scope, variable->container);
+  if (!has_value)
+    LS_RETURN_IF_ERROR(find_state(scope->all, variable, &has_value));
   uint64_t ref = 0;
   LS_RETURN_IF_ERROR(
       ls_lower_scalar(scope, LS_DTYPE_BOOL, has_value, node, &ref));

@@ -186,7 +186,9 @@ static ls_status run_check_values(const ls_compiled *compiled,
     if (program->uses[i].read && !ls_store_has_value(store, variable))
       return ls_failed_precondition(
           "variable '%s' is read but was never initialized; run its "
-          "initializer (ls_global_initializer) or assign a value first",
+          "initializer (ls_global_initializer) or assign a value first. A "
+          "branch or loop that assigns it reads it, too: it keeps the old "
+          "value where it does not run",
           variable->name);
   }
   return ls_ok();

@@ -230,7 +230,11 @@ void ls_store_mark_written(ls_store *store, const ls_variable *variable) {
 
 void ls_store_mark_lost(ls_store *store, const ls_variable *variable) {
   ls_place *place = find_own(store, variable);
-  if (place != NULL) store_set(store, &place->written, false);
+  if (place == NULL) return;
+  store_set(store, &place->written, false);
+  for (size_t i = 0; is_set(&place->shared) && i < variable->num_components;
+       ++i)
+    ls_store_mark_lost(store, variable->components[i]);
 }
 
 void ls_store_set_shared(ls_store *store, const ls_variable *container,
@@ -283,8 +287,9 @@ static ls_status split_value(ls_store *store, const ls_variable *container) {
   ls_place *from = find_own(store, container);
   if (from == NULL || !is_set(&from->shared)) return ls_ok();
   LS_OWN(ls_array, value) = NULL;
-  LS_RETURN_IF_ERROR(store_read_value(store, container, &value));
-  for (size_t i = 0; i < container->num_components; ++i) {
+  const size_t count = is_set(&from->written) ? container->num_components : 0;
+  if (count > 0) LS_RETURN_IF_ERROR(store_read_value(store, container, &value));
+  for (size_t i = 0; i < count; ++i) {
     ls_variable *component = container->components[i];
     ls_buffer *buffer = NULL;
     LS_RETURN_IF_ERROR(own_buffer(store, component, &buffer));

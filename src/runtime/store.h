@@ -83,7 +83,8 @@ void ls_store_note_write(ls_store *store, ls_variable *variable);
 // Return true if the variable was ever written; mark it as written.
 bool ls_store_has_value(const ls_store *store, const ls_variable *variable);
 void ls_store_mark_written(ls_store *store, const ls_variable *variable);
-// Marks the value as lost, after a write that failed halfway.
+// Marks the value as lost, after a write that failed halfway; components that
+// share it have none.
 void ls_store_mark_lost(ls_store *store, const ls_variable *variable);
 // Returns true if the container's components share one buffer.
 bool ls_store_is_shared(const ls_store *store, const ls_variable *container);

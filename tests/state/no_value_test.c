@@ -7,10 +7,16 @@
 #include "base/runtime_internal.h"
 #include "distribute/own.h"
 #include "io/safetensors.h"
+#include "lockstep/flow.h"
 #include "lockstep/graph.h"
 #include "lockstep/saver.h"
+#include "lockstep/session.h"
+#include "lockstep/variable_parts.h"
+#include "runtime/own.h"
+#include "support/callbacks.h"
 #include "support/function.h"
 #include "support/replicas.h"
+#include "support/values.h"
 
 static const char path[] = "no-value-test.safetensors";
 
@@ -87,6 +93,129 @@ TEST(one_without_a_value_has_nothing_to_start_with) {
                           .name = "v", .dtype = LS_DTYPE_F32, .no_value = true},
                       &v),
                   LS_INVALID_ARGUMENT, "until its initializer runs");
+  }
+}
+
+TEST(components_get_their_values_one_by_one) {
+  LS_SPEC("V124");
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_variable, v) = NULL;
+  {
+    LS_STRATEGY_SCOPE(strategy);
+    expect_ok(ls_variable_create(&(ls_variable_options){.name = "v",
+                                                        .dtype = LS_DTYPE_F32,
+                                                        .no_value = true},
+                                 &v));
+  }
+  expect_ok(ls_frame_begin());
+  ls_variable *first = ls_variable_component(v, 0);
+  ls_variable *second = ls_variable_component(v, 1);
+  expect_ok(
+      ls_tensor_status(ls_variable_assign(first, ls_scalar(LS_DTYPE_F32, 3))));
+  assert_true(item_of(ls_variable_read(first)) == 3);
+  expect_status(ls_tensor_status(ls_variable_read(second)),
+                LS_FAILED_PRECONDITION, "has no value");
+  assert_true(item_of(ls_variable_is_initialized(v, NULL)) == 0);
+  ls_variable_assign(second, ls_scalar(LS_DTYPE_F32, 4));
+  assert_true(item_of(ls_variable_is_initialized(v, NULL)) == 1);
+  expect_components(v, (double[]){3, 4}, 2);
+  expect_ok(ls_frame_end(NULL));
+}
+
+// ---- Branches and loops ----------------------------------------------------
+static ls_nest write_three(ls_nest none, void *variable) {
+  (void)none;
+  return ls_leaf(ls_variable_assign(variable, ls_scalar(LS_DTYPE_F32, 3)));
+}
+
+static ls_nest write_nothing(ls_nest none, void *variable) {
+  (void)none, (void)variable;
+  return ls_leaf(ls_scalar(LS_DTYPE_F32, 0));
+}
+
+static ls_nest write_in_branch(ls_nest none, void *variable) {
+  const ls_tensor one = ls_scalar(LS_DTYPE_F32, 1);
+  (void)none;
+  return ls_cond(ls_equal(one, one), write_three, write_nothing, variable);
+}
+
+static ls_nest write_in_trip(ls_nest values, void *variable) {
+  LS_OWN(ls_nest, written) = write_three(ls_none(), variable);
+  return LS_LIST(ls_leaf(ls_add_scalar(ls_nest_tensor(values, 0), 1)));
+}
+
+static ls_nest write_in_loop(ls_nest none, void *variable) {
+  (void)none;
+  return ls_while(below_three, write_in_trip, variable,
+                  LS_LIST(ls_leaf(ls_scalar_i64(LS_DTYPE_I32, 0))), 0);
+}
+
+static const char reads_too[] =
+    "'v' is read but was never initialized; run its initializer "
+    "(ls_global_initializer) or assign a value first. A branch or loop that "
+    "assigns it reads it, too";
+
+// Writes in eager, where it works, or in a function; without replicas or on
+// some.
+static void expect_written(ls_callback callback, int replicas, bool in_eager) {
+  LS_OWN(ls_strategy, strategy) = replicas > 0 ? mirrored_of(replicas) : NULL;
+  LS_OWN(ls_variable, v) = NULL;
+  const ls_variable_options options = {
+      .name = "v", .dtype = LS_DTYPE_F32, .no_value = true};
+  if (strategy != NULL) {
+    LS_STRATEGY_SCOPE(strategy);
+    expect_ok(ls_variable_create(&options, &v));
+  } else {
+    expect_ok(ls_variable_create(&options, &v));
+  }
+  LS_OWN(ls_function, function) = function_of(callback, v);
+  LS_OWN(ls_nest, results) = ls_none();
+  expect_ok(ls_frame_begin());
+  ls_status status = ls_ok();
+  if (strategy != NULL) {
+    status = ls_strategy_run(
+        strategy, in_eager ? ls_plain(callback, v) : ls_traced(function),
+        ls_none(), &results);
+  } else if (in_eager) {
+    results = callback(ls_none(), v);
+    status = ls_nest_status(results);
+  } else {
+    status = ls_function_call(function, ls_none(), &results);
+  }
+  if (in_eager) {
+    expect_ok(status);
+    expect_variable(v, (double[]){3}, 1, 0);
+  } else {
+    expect_status(status, LS_FAILED_PRECONDITION, reads_too);
+  }
+  ls_nest_release(results);
+  results = ls_none();
+  expect_ok(ls_frame_end(NULL));
+}
+
+static void expect_refused_in_session(ls_callback callback) {
+  LS_OWN(ls_graph, graph) = graph_named("g");
+  LS_OWN(ls_variable, v) = NULL;
+  LS_OWN(ls_nest, made) = ls_none();
+  ls_nest results = ls_none();
+  {
+    LS_GRAPH_SCOPE(graph);
+    expect_ok(ls_variable_create(
+        &(ls_variable_options){.name = "v", .dtype = LS_DTYPE_F32}, &v));
+    made = callback(ls_none(), v);
+  }
+  LS_OWN(ls_session, session) = session_of(graph);
+  expect_status(ls_session_run(session, made, NULL, 0, &results),
+                LS_FAILED_PRECONDITION, reads_too);
+}
+
+TEST(a_branch_or_loop_that_writes_a_variable_keeps_its_value) {
+  const ls_callback callbacks[] = {write_in_branch, write_in_loop};
+  for (size_t i = 0; i < LS_COUNT_OF(callbacks); ++i) {
+    for (int replicas = 0; replicas < 4; ++replicas)
+      for (int in_eager = 0; in_eager < 2; ++in_eager)
+        expect_written(callbacks[i], replicas, in_eager == 1);
+    expect_refused_in_session(callbacks[i]);
   }
 }
 
