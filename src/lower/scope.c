@@ -170,6 +170,8 @@ static bool make_key(ls_lower_scope *scope, const ls_op_spec *spec,
   ls_text_clear(key);
   ls_text_append_bytes(key, &spec->type, sizeof(spec->type));
   ls_text_append_bytes(key, inputs, spec->num_inputs * sizeof(*inputs));
+  // A merge draws once for all, replicas draw their own numbers.
+  if (traits & LS_OP_RANDOM) ls_text_append_char(key, "rm"[scope->in_merge]);
   for (size_t i = 0; i < spec->num_attrs; ++i)
     ls_attr_append_key(key, &spec->attrs[i]);
   return true;

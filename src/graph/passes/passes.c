@@ -51,6 +51,9 @@ static bool are_twins(const search *s, const ls_node *a, const ls_node *b) {
       !same_types(a, b))
     return false;
   if (a->type == LS_OP_PARAMETER) return same_capture(s, a, b);
+  // A merge draws once for all, replicas draw their own numbers.
+  if ((ls_node_info(a)->traits & LS_OP_RANDOM) && a->once != b->once)
+    return false;
   // Ops whose values must be used once cannot be shared.
   if (ls_node_info(a)->traits & LS_OP_LINEAR) return false;
   if (a->num_attrs != b->num_attrs || a->num_regions != b->num_regions ||
