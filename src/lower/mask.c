@@ -171,12 +171,18 @@ void ls_mask_end_sizes(ls_lower_scope *scope) {
   if (scope->masks != NULL) scope->masks->has_sizes = false;
 }
 
+// Returns true if rows with this mask have the first size of the op whose sizes
+// are being computed: it is inferred, or that of the mask's source.
+static bool has_first_size(const ls_masks *masks, const ls_mask *mask) {
+  return masks->sized == NULL ? masks->infers
+                              : masks->sized->source == mask->source;
+}
+
 ls_status ls_mask_check_same(const ls_lower_scope *scope, uint64_t ref) {
   const ls_masks *masks = scope->masks;
   if (masks == NULL) return ls_ok();
   const ls_mask *mask = ls_mask_of(scope, ref);
-  if (mask == NULL ? masks->sized == NULL
-                   : masks->sized != NULL || masks->infers)
+  if (mask == NULL ? masks->sized == NULL : has_first_size(masks, mask))
     return ls_ok();
   return no_rule("a change of shape");
 }
@@ -295,7 +301,7 @@ static ls_status mask_sized(rule *r) {
       sizes->as.sizes.items[0].value == mask_shape_of(r, 0).dim[0];
   switch (r->spec->type) {
   case LS_OP_RESHAPE:
-    if (!keeps || (masks->has_sizes && wanted == NULL && !masks->infers))
+    if (!keeps || (masks->has_sizes && !has_first_size(masks, from)))
       return mask_refuse(r);
     return ls_ok();
   case LS_OP_BROADCAST:

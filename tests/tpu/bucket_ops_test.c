@@ -14,6 +14,7 @@
 #include "support/function.h"
 #include "support/spec.h"
 #include "support/tpu_strategies.h"
+#include "support/values.h"
 
 // ---- Ops ------------------------------------------------------------------
 // Of x f32[n,4], y i32[n] and z f32[m,4]: a value, with a rule or without.
@@ -293,5 +294,38 @@ TEST(shapes_that_do_not_fit_are_refused_all_the_same) {
             &(ls_run_options){.bucketize = on ? LS_FLAG_ON : LS_FLAG_OFF},
             &result),
         LS_INVALID_ARGUMENT, "f32[5,4]");
+  }
+}
+
+// ---- Sizes that are set ----------------------------------------------------
+// x as rows of another argument's number, which have other real rows.
+BODY(rows_of_another) {
+  (void)y;
+  const ls_size sizes[] = {{1, 0}, {LS_SIZE_CONSTANT, -1}};
+  const ls_tensor factors = ls_reduce_sum(buckets_table(), LS_AXES(1));
+  const ls_tensor wide = ls_mul(ls_reshape(x, LS_SHAPE(-1, 4, 1)), factors);
+  const ls_tensor made = ls_reshape_like(ls_reshape(wide, LS_SHAPE(-1, 12)), z);
+  expect_ok(
+      ls_op_set_attr(ls_tensor_op(made), &(ls_attr){.name = "sizes",
+                                                    .kind = LS_ATTR_SIZES,
+                                                    .as.sizes = {sizes, 2}}));
+  return ls_convert(ls_dim_size(made, 1), LS_DTYPE_F32);
+}
+
+TEST(rows_of_one_source_are_none_of_another) {
+  static const body by_another = {"rows of another", rows_of_another, NULL};
+  LS_OWN(ls_strategy, s) = tpu_strategy_of(2);
+  LS_OWN(ls_function, f) =
+      function_of(run_body, (void *)(uintptr_t)&by_another);
+  for (int on = 0; on < 2; ++on) {
+    LS_OWN(ls_nest, args) = buckets_values((const int64_t[]){6, 8});
+    LS_OWN(ls_nest, result) = ls_none();
+    expect_ok(ls_strategy_run_with(
+        s, ls_traced(f), args,
+        &(ls_run_options){.bucketize = on ? LS_FLAG_ON : LS_FLAG_OFF},
+        &result));
+    // 6 rows of 12 as 8 rows, 8 as 6.
+    assert_true(nest_element(buckets_component(result, 0), 0) == 9);
+    assert_true(nest_element(buckets_component(result, 1), 0) == 16);
   }
 }
