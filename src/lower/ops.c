@@ -288,10 +288,6 @@ ls_status lower_host(ls_lower_scope *scope, ls_node *node) {
   return append_as(scope, LS_OP_HOST, node, inputs, &made);
 }
 
-ls_status lower_random(ls_lower_scope *scope, ls_node *node) {
-  return lower_copy(scope, node);
-}
-
 // ---- Removed ---------------------------------------------------------------
 ls_status lower_never(ls_lower_scope *scope, ls_node *node) {
   (void)scope;

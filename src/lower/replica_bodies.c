@@ -80,15 +80,11 @@ static void mark_parameter(marks *m, size_t index) {
 static ls_status mark_graph(ls_common_values *self, marks *m);
 
 // ---- Nodes -----------------------------------------------------------------
-static bool is_stack(const ls_graph *graph, uint64_t ref) {
-  return ls_graph_type(graph, ref).dtype == LS_DTYPE_VARIANT;
-}
-
 // Returns true if the op takes or returns a stack. Stacks cannot cross the
 // boundary of replicas, so that a loop with a stack stays inside.
 static bool node_has_stack(const ls_graph *graph, const ls_node *node) {
   for (uint32_t i = 0; i < node->num_inputs; ++i)
-    if (is_stack(graph, node->inputs[i])) return true;
+    if (ls_is_stack(graph, node->inputs[i])) return true;
   for (uint32_t i = 0; i < node->num_outputs; ++i)
     if (node->outputs[i].dtype == LS_DTYPE_VARIANT) return true;
   return false;
@@ -187,7 +183,7 @@ static bool mark_stacks(const marks *m) {
     if (node->num_outputs == 0 || !m->varies[m->first[i - 1]]) continue;
     for (uint32_t k = 0; k < node->num_inputs; ++k) {
       const uint64_t ref = node->inputs[k];
-      if (!is_stack(m->graph, ref) || *varies_at(m, ref) ||
+      if (!ls_is_stack(m->graph, ref) || *varies_at(m, ref) ||
           ls_graph_node_of(m->graph, ref)->type == LS_OP_PARAMETER)
         continue;
       mark_outputs(m, ls_graph_position(m->graph, ls_ref_id(ref)));

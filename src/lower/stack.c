@@ -251,10 +251,6 @@ static ls_status used_again(const ls_graph *graph, ls_node *node) {
       ls_node_describe(named, origin, text, sizeof(text)));
 }
 
-static bool is_stack(const ls_graph *graph, uint64_t ref) {
-  return ls_graph_type(graph, ref).dtype == LS_DTYPE_VARIANT;
-}
-
 // Checks the stacks among a node's operands; `used` has the values used so far.
 // Two branches may use the same value, because only one of them runs.
 static ls_status check_uses(const ls_graph *graph, ls_node *node,
@@ -262,7 +258,7 @@ static ls_status check_uses(const ls_graph *graph, ls_node *node,
   const size_t carried = (size_t)ls_node_int(node, LS_ATTR_ID_NUM_CARRIED);
   for (uint32_t i = 0; i < node->num_inputs; ++i) {
     const uint64_t ref = node->inputs[i];
-    if (!is_stack(graph, ref)) continue;
+    if (!ls_is_stack(graph, ref)) continue;
     const void *by = ls_map_find_u64(used, ref);
     if ((by != NULL && (by != node || node->type != LS_OP_COND)) ||
         (node->type == LS_OP_WHILE && i >= carried))
@@ -275,7 +271,7 @@ static ls_status check_uses(const ls_graph *graph, ls_node *node,
 static ls_status check_results(const ls_graph *graph, ls_map *used) {
   for (size_t i = 0; i < graph->num_results; ++i) {
     const uint64_t ref = graph->results[i];
-    if (!is_stack(graph, ref)) continue;
+    if (!ls_is_stack(graph, ref)) continue;
     ls_node *node = ls_graph_node_of(graph, ref);
     if (ls_map_find_u64(used, ref) != NULL) return used_again(graph, node);
     if (!ls_map_insert_u64(used, ref, node)) return ls_out_of_memory();

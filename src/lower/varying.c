@@ -41,8 +41,8 @@ static bool mark_stacks(ls_graph *body) {
     if (!node->varying) continue;
     for (uint32_t k = 0; k < node->num_inputs; ++k) {
       ls_node *from = ls_graph_node_of(body, node->inputs[k]);
-      if (ls_graph_type(body, node->inputs[k]).dtype != LS_DTYPE_VARIANT ||
-          from->varying || from->type == LS_OP_PARAMETER)
+      if (!ls_is_stack(body, node->inputs[k]) || from->varying ||
+          from->type == LS_OP_PARAMETER)
         continue;
       from->varying = found = true;
     }
