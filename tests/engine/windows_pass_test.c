@@ -155,3 +155,32 @@ TEST(windows_without_elements_add_nothing_to_sums) {
                        ((const double *)ls_array_data(want))[i]) < 1e-10);
   }
 }
+
+// A gradient of a value that all replicas share, beside rows of each.
+static ls_nest shared_sums(ls_nest args, void *user) {
+  const pool p = {.window = LS_SHAPE(2, 2)};
+  const ls_tensor x = ls_constant(user);
+  const ls_tensor d = gradient(weighted(&p, ls_relu(x)), x);
+  return LS_TUPLE(ls_leaf(ls_reduce_sum(d, LS_AXES(0, 1, 2))),
+                  ls_leaf(ls_square(ls_nest_tensor(args, 0))));
+}
+
+static const void *shared_bytes(ls_nest results) {
+  return ls_array_data(
+      ls_nest_as_array(ls_distributed_component(ls_nest_item(results, 0), 0)));
+}
+
+TEST(replicas_of_other_shapes_share_the_same_bits) {
+  LS_OWN(ls_array, x) =
+      array_of_numbers(LS_DTYPE_F32, LS_SHAPE(9, 16, 16, 5), 3);
+  ls_nest results[2];
+  for (int64_t i = 0; i < 2; ++i) {
+    LS_OWN(ls_nest, args) = LS_TUPLE(
+        split_of(2, array_of_numbers(LS_DTYPE_F32, LS_SHAPE(4 - i), 4)));
+    results[i] = call_on(2, shared_sums, x, args, 1);
+  }
+  assert_memory_equal(shared_bytes(results[0]), shared_bytes(results[1]),
+                      5 * sizeof(float));
+  for (int i = 0; i < 2; ++i)
+    ls_nest_release(results[i]);
+}

@@ -161,9 +161,10 @@ static ls_status join_all_sums(ls_graph *graph, bool *out_changed) {
 // forward and backward.
 //
 // The gradient of maxima of windows of 2 by 2 is 0 in three positions of four.
-// So if it only goes to a convolution's gradients, these take the gradient and
-// the positions of the maxima instead; and if a convolution's result only goes
-// into such maxima, it is never stored:
+// So a convolution's gradients take the gradient and the positions of the
+// maxima instead, and add in another order: whoever else reads dy, lest the
+// bits depend on it. And if a convolution's result only goes into such maxima,
+// it is never stored:
 //
 //   max = reduce_window(conv(x, w))   max, places = conv_pool_max(x, w)
 //   dy = window_max_grad(conv, d)
@@ -202,6 +203,48 @@ static bool is_pool(const ls_rewrite *r, const ls_node *node) {
 static bool is_convolution(const ls_node *node, ls_shape w) {
   return ls_can_join_pool(node->attrs, node->num_attrs, w) &&
          w.dim[2] % LS_POOL_CHANNELS == 0 && w.dim[3] % LS_POOL_CHANNELS == 0;
+}
+
+// ---- Maxima ----------------------------------------------------------------
+static bool has_attr(const ls_node *node, const ls_attr *wanted) {
+  const ls_attr *has = ls_node_attr(node, (ls_attr_id)wanted->id);
+  return has != NULL && ls_attr_equal(has, wanted);
+}
+
+// Returns true if `node` takes the maxima that `grad` is the gradient of.
+static bool takes_maxima(const ls_rewrite *r, const ls_node *node,
+                         const ls_node *grad) {
+  if (node->id > grad->id || node->inputs[0] != grad->inputs[0] ||
+      node->varying != grad->varying)
+    return false;
+  if (node->type == LS_OP_POOL_MAX) return is_pool(r, grad);
+  if (node->type != LS_OP_REDUCE_WINDOW) return false;
+  const ls_attr *reduce = ls_node_attr(node, LS_ATTR_ID_WINDOW_REDUCE);
+  bool same = strcmp(reduce->as.string, "max") == 0;
+  for (uint32_t a = 0; same && a < grad->num_attrs; ++a)
+    same = has_attr(node, &grad->attrs[a]);
+  return same && ls_shape_equal(node->outputs[0].shape,
+                                ls_graph_type(r->graph, grad->inputs[1]).shape);
+}
+
+// Finds the maxima that `grad` is the gradient of. Adds them to a program that
+// did not need them, so that rewrites do not depend on what else is computed.
+static ls_status find_maxima(ls_rewrite *r, ls_node *grad, ls_node **out_node) {
+  const uint64_t y = grad->inputs[0];
+  for (const ls_node_use *use = ls_rewrite_first_use(r, ls_ref_id(y));
+       use != NULL; use = ls_rewrite_next_use(r, use))
+    if (takes_maxima(r, use->user, grad)) {
+      *out_node = use->user;
+      return ls_ok();
+    }
+  const ls_op_spec spec = {.type = LS_OP_REDUCE_WINDOW,
+                           .num_inputs = 1,
+                           .attrs = grad->attrs,
+                           .num_attrs = grad->num_attrs};
+  const ls_attr reduce = LS_OWN_S(WINDOW_REDUCE, "max");
+  LS_RETURN_IF_ERROR(ls_rewrite_insert(
+      r, grad, &spec, &y, ls_graph_type(r->graph, grad->inputs[1]), out_node));
+  return ls_node_set_attr(r->graph, *out_node, &reduce);
 }
 
 // ---- Changing --------------------------------------------------------------
@@ -245,46 +288,28 @@ static ls_status take_places(ls_rewrite *r, ls_node *node, uint64_t d,
                                (uint64_t[]){node->inputs[0], d, places}, 3);
 }
 
-// Returns the node that takes the maxima of which `grad` is the gradient, or
-// NULL.
-static ls_node *maxima_before(const ls_rewrite *r, const ls_node *grad) {
-  const uint64_t y = grad->inputs[0];
-  for (const ls_node_use *use = ls_rewrite_first_use(r, ls_ref_id(y));
-       use != NULL; use = ls_rewrite_next_use(r, use)) {
-    ls_node *node = use->user;
-    if (node->id < grad->id && node->inputs[0] == y &&
-        (node->type == LS_OP_POOL_MAX ||
-         (node->type == LS_OP_REDUCE_WINDOW && is_pool(r, node))))
-      return node;
-  }
-  return NULL;
-}
-
-// Returns true if all users of a gradient of maxima can take the positions
-// instead.
-static bool all_take(const ls_rewrite *r, const ls_node *grad) {
+// Returns the first user of a gradient of maxima that can take the positions
+// instead, or NULL.
+static ls_node *find_taker(const ls_rewrite *r, const ls_node *grad) {
   const ls_node_use *use = ls_rewrite_first_use(r, grad->id);
-  if (use == NULL || ls_rewrite_count_leaving(r, grad->id) != 0) return false;
-  for (; use != NULL; use = ls_rewrite_next_use(r, use))
-    if (!takes(r, use->user, ls_ref(grad->id, 0))) return false;
-  return true;
+  while (use != NULL && !takes(r, use->user, ls_ref(grad->id, 0)))
+    use = ls_rewrite_next_use(r, use);
+  return use != NULL ? use->user : NULL;
 }
 
+// Other users keep `grad`: the bits of a convolution's gradients do not depend
+// on them.
 static ls_status join_gradient(ls_rewrite *r, ls_node *grad) {
-  if (grad->type != LS_OP_WINDOW_MAX_GRAD || !is_pool(r, grad) ||
-      !all_take(r, grad))
-    return ls_ok();
-  const uint64_t d = grad->inputs[1];
-  const uint32_t takers = ls_rewrite_count_uses(r, grad->id);
-  ls_node *maxima = maxima_before(r, grad);
-  if (maxima == NULL) maxima = grad;
+  if (grad->type != LS_OP_WINDOW_MAX_GRAD || !is_pool(r, grad)) return ls_ok();
+  ls_node *taker = find_taker(r, grad), *maxima;
+  if (taker == NULL) return ls_ok();
+  LS_RETURN_IF_ERROR(find_maxima(r, grad, &maxima));
   if (maxima->type != LS_OP_POOL_MAX)
     LS_RETURN_IF_ERROR(become_pool(r, maxima));
-  // Users of `grad` itself are changed after the others.
-  for (uint32_t i = 0; i < takers; ++i)
-    LS_RETURN_IF_ERROR(take_places(r, ls_rewrite_first_use(r, grad->id)->user,
-                                   d, ls_ref(maxima->id, 1)));
-  if (maxima != grad) ls_rewrite_erase(r, grad);
+  for (; taker != NULL; taker = find_taker(r, grad))
+    LS_RETURN_IF_ERROR(
+        take_places(r, taker, grad->inputs[1], ls_ref(maxima->id, 1)));
+  if (ls_rewrite_count_uses(r, grad->id) == 0) ls_rewrite_erase(r, grad);
   return ls_ok();
 }
 
@@ -348,10 +373,9 @@ static ls_status join_pools(ls_graph *graph, bool *out_changed) {
   return ls_graph_each(graph, passes_join, out_changed);
 }
 
-// ---- Gradients of maxima
-// ----------------------------------------------------- Rewrites of operations
-// on the gradient of window maxima, which work as well on its operand, where
-// there are fewer numbers.
+// ---- Gradients of maxima ---------------------------------------------------
+// Rewrites of operations on the gradient of window maxima, which work as well
+// on its operand, where there are fewer numbers.
 //
 // A relu followed by maxima: the gradient goes to the largest element of a
 // window, which is the maximum, so it is enough to ask whether the maximum is
@@ -367,40 +391,15 @@ static ls_status join_pools(ls_graph *graph, bool *out_changed) {
 //   sum over positions(window_max_grad(y, d)) = sum over windows(d)
 //
 // up to the order of the additions.
-
-static bool has_attr(const ls_node *node, const ls_attr *wanted) {
-  const ls_attr *has = ls_node_attr(node, (ls_attr_id)wanted->id);
-  return has != NULL && ls_attr_equal(has, wanted);
-}
-
-// Returns true if `node` takes the maxima that `grad` is the gradient of.
-static bool takes_maxima(const ls_rewrite *r, const ls_node *node,
-                         const ls_node *grad) {
-  if (node->type != LS_OP_REDUCE_WINDOW || node->id > grad->id) return false;
-  const ls_attr *reduce = ls_node_attr(node, LS_ATTR_ID_WINDOW_REDUCE);
-  bool same = reduce != NULL && strcmp(reduce->as.string, "max") == 0;
-  for (uint32_t a = 0; same && a < grad->num_attrs; ++a)
-    same = has_attr(node, &grad->attrs[a]);
-  return same && ls_shape_equal(node->outputs[0].shape,
-                                ls_graph_type(r->graph, grad->inputs[1]).shape);
-}
-
-static const ls_node *maxima_of(const ls_rewrite *r, const ls_node *grad) {
-  const ls_node_use *use = ls_rewrite_first_use(r, ls_ref_id(grad->inputs[0]));
-  while (use != NULL && (grad->inputs[0] != use->user->inputs[use->input] ||
-                         !takes_maxima(r, use->user, grad)))
-    use = ls_rewrite_next_use(r, use);
-  return use != NULL ? use->user : NULL;
-}
+//
+// Neither depends on users of a value: bits must not depend on what is fetched.
 
 static ls_status relu_before(ls_rewrite *r, ls_node *relu) {
   if (relu->type != LS_OP_RELU_GRAD) return ls_ok();
-  const ls_node *grad =
-      ls_rewrite_match(r, relu->inputs[0], LS_OP_WINDOW_MAX_GRAD);
+  ls_node *grad = ls_rewrite_match(r, relu->inputs[0], LS_OP_WINDOW_MAX_GRAD);
   if (grad == NULL || grad->inputs[0] != relu->inputs[1]) return ls_ok();
-  const ls_node *maxima = maxima_of(r, grad);
-  if (maxima == NULL) return ls_ok();
-  ls_node *mask = NULL;
+  ls_node *maxima, *mask;
+  LS_RETURN_IF_ERROR(find_maxima(r, grad, &maxima));
   const uint64_t masked[] = {grad->inputs[1], ls_ref(maxima->id, 0)};
   LS_RETURN_IF_ERROR(ls_rewrite_insert(
       r, relu, &(ls_op_spec){.type = LS_OP_RELU_GRAD, .num_inputs = 2}, masked,
@@ -460,35 +459,23 @@ static ls_status sum_before(ls_rewrite *r, ls_node *sum) {
   return ls_rewrite_set_inputs(r, sum, &windows, 1);
 }
 
-// `in_classes`: the graph is one of several bodies of a replicate op, in which
-// an op that is the same on all replicas must stay the same in all bodies.
-static ls_status go_before(ls_graph *graph, bool in_classes,
-                           bool *out_changed) {
+static ls_status go_before(ls_graph *graph, void *out_changed) {
   LS_OWN(ls_rewrite, r) = {0};
   LS_RETURN_IF_ERROR(ls_rewrite_begin(&r, graph));
   const size_t count = graph->num_nodes;  // Inserted nodes come after.
   for (size_t i = 0; i < count; ++i) {
-    if (in_classes && !graph->nodes[i]->varying) continue;
     LS_RETURN_IF_ERROR(relu_before(&r, graph->nodes[i]));
     LS_RETURN_IF_ERROR(sum_before(&r, graph->nodes[i]));
   }
-  *out_changed |= r.changed;
-  LS_RETURN_IF_ERROR(ls_rewrite_end(&r));
-  for (size_t i = 0; i < graph->num_nodes; ++i) {
-    const ls_node *node = graph->nodes[i];
-    const bool classes = node->type == LS_OP_REPLICATE && node->num_regions > 1;
-    for (uint32_t k = 0; k < node->num_regions; ++k)
-      LS_RETURN_IF_ERROR(
-          go_before(node->regions[k], in_classes || classes, out_changed));
-  }
-  return ls_ok();
+  *(bool *)out_changed |= r.changed;
+  return ls_rewrite_end(&r);
 }
 
 // Moves a relu's gradient, and sums over positions, of the gradient of window
 // maxima to before that gradient. Nodes that become unused are left in place.
 static ls_status go_before_windows(ls_graph *graph, bool *out_changed) {
   *out_changed = false;
-  return go_before(graph, false, out_changed);
+  return ls_graph_each(graph, go_before, out_changed);
 }
 
 // ---- All passes ------------------------------------------------------------
