@@ -134,13 +134,23 @@ bool cli_json_next(const char **at, cli_member *out) {
   return ls_status_is_ok(value);
 }
 
-bool cli_json_find(const char *object, const char *key, cli_member *out) {
-  while (cli_json_next(&object, out)) {
-    if (out->key_size == strlen(key) &&
-        memcmp(out->key, key, out->key_size) == 0)
+bool cli_json_is_key(const cli_member *member, const char *key) {
+  return member->key_size == strlen(key) &&
+         memcmp(member->key, key, member->key_size) == 0;
+}
+
+bool cli_json_find_like(const char *object, const cli_member *like,
+                        cli_member *out) {
+  while (cli_json_next(&object, out))
+    if (out->key_size == like->key_size &&
+        memcmp(out->key, like->key, out->key_size) == 0)
       return true;
-  }
   return false;
+}
+
+bool cli_json_find(const char *object, const char *key, cli_member *out) {
+  const cli_member like = {.key = key, .key_size = strlen(key)};
+  return cli_json_find_like(object, &like, out);
 }
 
 ls_status cli_read_flags(const char *path, char **out_text) {

@@ -47,8 +47,12 @@ typedef struct cli_member {
 // Advances `*at`, which starts at the object's brace, past its next member.
 // Returns false at the end, or for invalid JSON.
 bool cli_json_next(const char **at, cli_member *out);
+bool cli_json_is_key(const cli_member *member, const char *key);
 // Finds the member with this key. Returns false if there is none.
 bool cli_json_find(const char *object, const char *key, cli_member *out);
+// Finds the member with the key of `like`, a member of another object.
+bool cli_json_find_like(const char *object, const cli_member *like,
+                        cli_member *out);
 // Reads a file of flags, followed by as much room for the texts of its values;
 // the caller owns it (cli_release).
 //   LS_INVALID_ARGUMENT  it is no text, or too long.

@@ -98,6 +98,34 @@ replays 1 "metrics.jsonl: first at step 10: loss is" summed
 sed -i '/"step":10,"checksum"/d' summed/metrics.jsonl
 replays 1 "metrics.jsonl: first at step 10: loss is" summed
 
+# Metrics of one run only, with a long name, and no lines at all.
+differs() {
+  "$lockstep" diff "$2" "$3" >out.txt 2>err.txt && fail "diff $2 $3: equal"
+  grep -qF "$1" out.txt || fail "diff $2 $3: wanted '$1', got $(cat out.txt)"
+}
+# add NAME MEMBER: a copy of a run whose first line has another member
+add() {
+  rm -rf "$1"
+  cp -r short "$1"
+  sed -i "1s|}\$|,$2}|" "$1/metrics.jsonl"
+}
+long=encoder/block_3/attention/head_7/validation/per_class_recall_of_people
+add long "\"$long\":0.25"
+add other "\"$long\":0.75"
+differs "$long is 0.25 (0x3fd0000000000000) and 0.75" long other
+differs "$long is missing and 0.25" short long
+differs "$long is 0.25 (0x3fd0000000000000) and missing" long short
+"$lockstep" diff long short --json >out.txt 2>err.txt
+grep -qF "\"member\":\"$long\",\"values\":[\"0.25 (0x3fd0000000000000)\",null]" \
+  out.txt || fail "no JSON of a missing member"
+replays 1 "$long is 0.25 (0x3fd0000000000000) and missing" long
+add long '"gradient_norm":0.5'
+"$lockstep" diff long short >out.txt 2>err.txt || fail "a flag's metric counts"
+rm other/metrics.jsonl
+differs "'short' continues at step 10, 'other' has ended" short other
+differs "'short' continues at step 10, 'other' has ended" other short
+rm -rf long other
+
 # A checksum that differs, then a line, then values.
 cp -r run changed
 sed -i '/"step":60,"checksum"/s/m":"./m":"x/' changed/metrics.jsonl

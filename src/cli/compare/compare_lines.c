@@ -127,64 +127,91 @@ ls_status cli_find_first_step(const char *folder, bool is_estimator,
 }
 
 // ---- Members ---------------------------------------------------------------
-// Prints a number with its bits, a text as it is.
-static void print_value(const cli_member *member) {
+static bool have_same_value(const cli_member *a, const cli_member *b) {
+  return a->value_size == b->value_size &&
+         memcmp(a->value, b->value, a->value_size) == 0;
+}
+
+// Prints a number with its bits, a text as it is, or NULL, a missing member.
+static void print_value(const cli_member *member, bool json) {
+  const char *quote = json ? "\"" : "";
   char text[64];
   uint64_t bits = 0;
+  if (member == NULL) {
+    printf(json ? "null" : "missing");
+    return;
+  }
   const int size = (int)member->value_size;
   if (size > 1 && member->value[0] == '"') {
-    printf("%.*s", size - 2, member->value + 1);
+    printf("%s%.*s%s", quote, size - 2, member->value + 1, quote);
     return;
   }
   snprintf(text, sizeof(text), "%.*s", size, member->value);
   const double value = strtod(text, NULL);
   memcpy(&bits, &value, sizeof(bits));
-  printf("%s (0x%016llx)", text, (unsigned long long)bits);
+  printf("%s%s (0x%016llx)%s", quote, text, (unsigned long long)bits, quote);
 }
 
-static void print_members(const cli_line *line, const char *key,
-                          const cli_member *one, const cli_member *other,
-                          bool json) {
+// Returns the member that a difference is about; one of them may be NULL.
+static const cli_member *choose_member(const cli_member *one,
+                                       const cli_member *other) {
+  return one != NULL ? one : other;
+}
+
+// Prints a member in which two lines differ; a line without it has NULL.
+static void print_members(const cli_line *line, const cli_member *one,
+                          const cli_member *other, bool json) {
+  const cli_member *member = choose_member(one, other);
   if (json) {
     printf("{\"in\":\"metrics.jsonl\",\"step\":%lld,\"member\":",
            (long long)line->step);
-    cli_print_json(key);
-    printf(",\"values\":[\"");
-    print_value(one);
-    printf("\",\"");
-    print_value(other);
-    printf("\"]}\n");
-    return;
+    cli_write_json(stdout, member->key, member->key_size);
+  } else {
+    printf("metrics.jsonl: first at step %lld: %.*s", (long long)line->step,
+           (int)member->key_size, member->key);
   }
-  printf("metrics.jsonl: first at step %lld: %s is ", (long long)line->step,
-         key);
-  print_value(one);
-  printf(" and ");
-  print_value(other);
-  printf("\n");
+  printf(json ? ",\"values\":[" : " is ");
+  print_value(one, json);
+  printf(json ? "," : " and ");
+  print_value(other, json);
+  printf(json ? "]}\n" : "\n");
 }
 
-static bool is_time(const char *key) {
-  static const char *const times[] = {"seconds", "examples_per_second",
-                                      "budget"};
-  for (size_t i = 0; i < sizeof(times) / sizeof(*times); ++i)
-    if (strcmp(times[i], key) == 0) return true;
+static bool has_key(const cli_member *member, const char *const *keys) {
+  for (; *keys != NULL; ++keys)
+    if (cli_json_is_key(member, *keys)) return true;
   return false;
 }
 
-bool cli_lines_are_equal(const cli_line *a, const cli_line *b, bool json) {
+// Compares the members of `a` with those of `b`. With `only_missing` just finds
+// those that `b` lacks. Returns false after printing one.
+static bool have_equal_members(const cli_line *a, const cli_line *b,
+                               bool only_missing, bool json) {
+  static const char *const times[] = {"seconds", "examples_per_second",
+                                      "budget", NULL};
+  // Members that flags add on which no step depends, or earlier versions lack.
+  static const char *const extras[] = {"steps",  "gradient_norm", "best_step",
+                                       "waited", "stopped_early", NULL};
   cli_member one, other;
   for (const char *at = a->text; cli_json_next(&at, &one);) {
-    char key[64];
-    snprintf(key, sizeof(key), "%.*s", (int)one.key_size, one.key);
-    if (is_time(key) || !cli_json_find(b->text, key, &other)) continue;
-    if (one.value_size == other.value_size &&
-        memcmp(one.value, other.value, one.value_size) == 0)
+    if (has_key(&one, times)) continue;
+    const bool found = cli_json_find_like(b->text, &one, &other);
+    if (found ? only_missing || have_same_value(&one, &other)
+              : has_key(&one, extras))
       continue;
-    print_members(a, key, &one, &other, json);
+    print_members(a, only_missing ? NULL : &one,
+                  found          ? &other
+                  : only_missing ? &one
+                                 : NULL,
+                  json);
     return false;
   }
   return true;
+}
+
+bool cli_lines_are_equal(const cli_line *a, const cli_line *b, bool json) {
+  return have_equal_members(a, b, false, json) &&
+         have_equal_members(b, a, true, json);
 }
 
 // ---- Records ---------------------------------------------------------------
@@ -198,11 +225,13 @@ static const char *cut_mark(size_t size) {
 }
 
 // Prints a difference as JSON; a side without the member is NULL.
-static void print_member_json(const char *title, const char *key,
-                              const cli_member *one, const cli_member *other) {
+static void print_member_json(const char *title, const cli_member *one,
+                              const cli_member *other) {
   const cli_member *const both[] = {one, other};
+  const cli_member *named = choose_member(one, other);
   cli_print_text('{', "in", title);
-  cli_print_text(',', "member", key);
+  printf(",\"member\":");
+  cli_write_json(stdout, named->key, named->key_size);
   printf(",\"values\":[");
   for (int i = 0; i < 2; ++i) {
     const cli_member *member = both[i];
@@ -213,49 +242,45 @@ static void print_member_json(const char *title, const char *key,
   printf("]}\n");
 }
 
-static void print_member_text(const char *title, const char *key,
-                              const cli_member *one, const cli_member *other) {
+static void print_member_text(const char *title, const cli_member *one,
+                              const cli_member *other) {
+  const cli_member *named = choose_member(one, other);
+  printf("%s %.*s: ", title, (int)named->key_size, named->key);
   if (one == NULL || other == NULL)
-    printf("%s %s: only in the %s\n", title, key,
-           other == NULL ? "first" : "second");
+    printf("only in the %s\n", other == NULL ? "first" : "second");
   else
-    printf("%s %s: %.*s%s and %.*s%s\n", title, key,
-           shown_size(one->value_size), one->value, cut_mark(one->value_size),
-           shown_size(other->value_size), other->value,
-           cut_mark(other->value_size));
+    printf("%.*s%s and %.*s%s\n", shown_size(one->value_size), one->value,
+           cut_mark(one->value_size), shown_size(other->value_size),
+           other->value, cut_mark(other->value_size));
 }
 
-typedef void (*member_printer)(const char *title, const char *key,
-                               const cli_member *one, const cli_member *other);
+typedef void (*member_printer)(const char *title, const cli_member *one,
+                               const cli_member *other);
 
-// Prints lines of `what`, recursing into members that are objects on both
-// sides.
+// Prints the members that differ, recursing into members that are objects on
+// both sides.
 static void compare_members(const char *title, const char *a, const char *b,
                             int depth, member_printer print) {
   enum { DEEPEST = 8 };
   cli_member one, other;
-  char key[200];
   for (const char *at = a; cli_json_next(&at, &one);) {
-    snprintf(key, sizeof(key), "%.*s", (int)one.key_size, one.key);
     // The file's own checksum differs whenever its content does.
-    if (depth == 1 && strcmp(key, "crc32c") == 0) continue;
-    if (!cli_json_find(b, key, &other)) {
-      print(title, key, &one, NULL);
-    } else if (one.value_size == other.value_size &&
-               memcmp(one.value, other.value, one.value_size) == 0) {
+    if (depth == 1 && cli_json_is_key(&one, "crc32c")) continue;
+    if (!cli_json_find_like(b, &one, &other)) {
+      print(title, &one, NULL);
+    } else if (have_same_value(&one, &other)) {
       continue;
     } else if (*one.value == '{' && *other.value == '{' && depth < DEEPEST) {
       char inner[400];
-      snprintf(inner, sizeof(inner), "%s %s", title, key);
+      snprintf(inner, sizeof(inner), "%s %.*s", title, (int)one.key_size,
+               one.key);
       compare_members(inner, one.value, other.value, depth + 1, print);
     } else {
-      print(title, key, &one, &other);
+      print(title, &one, &other);
     }
   }
-  for (const char *at = b; cli_json_next(&at, &other);) {
-    snprintf(key, sizeof(key), "%.*s", (int)other.key_size, other.key);
-    if (!cli_json_find(a, key, &one)) print(title, key, NULL, &other);
-  }
+  for (const char *at = b; cli_json_next(&at, &other);)
+    if (!cli_json_find_like(a, &other, &one)) print(title, NULL, &other);
 }
 
 void cli_compare_members(const char *title, const char *a, const char *b,

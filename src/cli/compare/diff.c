@@ -119,7 +119,6 @@ static ls_status compare_metrics(comparing *c) {
   cli_line_next(&at[0], &a);
   cli_line_next(&at[1], &b);
   int64_t alone[2] = {0, 0};
-  const bool both = files.texts[0] != NULL && files.texts[1] != NULL;
   while (a.text != NULL && b.text != NULL && !c->different) {
     const int which = cli_line_order(&a, &b);
     if (which == 0 && cli_lines_match(&a, &b)) {
@@ -132,7 +131,7 @@ static ls_status compare_metrics(comparing *c) {
     if (which <= 0) cli_line_next(&at[0], &a);
     if (which >= 0) cli_line_next(&at[1], &b);
   }
-  if (both && !c->different && (a.text != NULL || b.text != NULL)) {
+  if (!c->different && (a.text != NULL || b.text != NULL)) {
     const int longer = a.text == NULL;
     report_longer(c, longer, longer == 0 ? a.step : b.step);
     c->different = true;
