@@ -40,7 +40,7 @@ typedef struct op_search {
   int64_t step;    // The last step to make: in the end the first that differs.
   uint64_t *sums;  // Checksums of the first run after each step.
   int64_t replicas;
-  bool differs;
+  bool differs, no_memory;
   result *results;  // Results of the first run, in order.
   size_t count, capacity, at;
   found_result found[2];
@@ -77,7 +77,8 @@ static void add_result(op_search *s, result one) {
   if (s->count == s->capacity) {
     const size_t capacity = s->capacity * 2 + 1024;
     result *larger = cli_allocate(capacity * sizeof(*larger));
-    if (larger == NULL) return;  // Compares those before.
+    s->no_memory |= larger == NULL;
+    if (larger == NULL) return;
     if (s->count > 0) memcpy(larger, s->results, s->count * sizeof(*larger));
     cli_release(s->results);
     s->results = larger;
@@ -227,9 +228,16 @@ static int find_op(op_search *s) {
   code = make_run(s, FIND_OP, 0);
   if (code == CLI_OK) code = make_run(s, FIND_OP, 1);
   if (code != CLI_OK) return code;
+  if (s->no_memory) return cli_report(command, ls_out_of_memory());
   if (!s->differs) {
-    printf("first at step %lld, but no op has another result\n",
-           (long long)s->step);
+    printf("first at step %lld, ", (long long)s->step);
+    if (s->at == s->count)
+      printf("but no op has another result\n");
+    else
+      printf("where the programs differ: that of '%s' goes on after %zu equal "
+             "results\n",
+             s->of->folders[s->at > s->count],
+             s->at < s->count ? s->at : s->count);
     return CLI_OK;
   }
   code = make_run(s, TAKE_VALUE, 0);
