@@ -122,6 +122,27 @@ wait $live || fail "it does not end with the run"
 tail -n 1 live.txt | grep -q "^run: ended, step .* of 100000000 (" ||
   { cat live.txt; fail "the end of the run is not shown"; }
 
+# ---- Many metrics, with long names -------------------------------------------
+# many COUNT: a run with so many metrics in a line
+many() {
+  rm -rf many
+  cp -r other many
+  awk -v name=$long -v count="$1" 'BEGIN {
+    printf "{\"step\":1"
+    for (i = 0; i < count; ++i) printf ",\"%s%d\":%d", name, i, i
+    print "}"
+  }' >many/metrics.jsonl
+}
+long=encoder/block_3/attention/head_7/validation/per_class_recall_of_people
+many 100
+shows "many	1	${long}99	99" many --table
+[ "$(wc -l <out.txt)" = 101 ] || fail "not all metrics"
+shows "\"${long}7\":{\"last\":7," many --json
+shows "per_class_recall_of_people99 99" many --width 160
+many 4097
+"$lockstep" show many >out.txt 2>err.txt && fail "garbage is a run"
+grep -q "'many' has more than 4096 metrics" err.txt || fail "no reason"
+
 # ---- A terminal --------------------------------------------------------------
 command -v script >out.txt || exit $failed
 

@@ -109,7 +109,7 @@ void cli_chart_draw(cli_canvas *canvas, const cli_chart *chart);
 // and test values together; those of several runs compare one metric.
 
 typedef struct cli_panel {
-  char name[CLI_SERIES_NAME];
+  const char *name;  // Lent by the series.
   cli_curve *curves;
   size_t num_curves;
 } cli_panel;

@@ -137,7 +137,7 @@ static void draw_title(cli_canvas *canvas, const cli_chart *chart) {
     x += cli_canvas_text(canvas, x, chart->y, 0, right - x, chart->title) + 2;
   for (size_t i = 0; i < chart->num_curves && x < right; ++i) {
     const cli_curve *curve = &chart->curves[i];
-    char last[32], text[160];
+    char last[32], text[512];
     const char mark[] = {curve->mark, '\0'};
     const char *sign = mark[0] != '\0'   ? mark
                        : canvas->unicode ? "\u2812"

@@ -32,20 +32,47 @@ static ls_status series_grow(cli_series *series) {
   return ls_ok();
 }
 
-ls_status cli_history_add(cli_history *history, const char *metric, double step,
-                          double value) {
-  char name[CLI_SERIES_NAME];
-  snprintf(name, sizeof(name), "%s", metric);
-  size_t at = 0;
-  while (at < history->num_series &&
-         strcmp(history->series[at].name, name) != 0)
-    ++at;
-  if (at == CLI_MOST_SERIES) return ls_ok();
+static ls_status history_grow(cli_history *history) {
+  if (history->num_series == CLI_MOST_SERIES)
+    return ls_invalid_argument("'%s' has more than %d metrics", history->folder,
+                               CLI_MOST_SERIES);
+  const size_t room = history->series_room > 0 ? 2 * history->series_room : 16;
+  CLI_NEW_ARRAY_OR_RETURN(cli_series, series, room);
+  for (size_t i = 0; i < history->num_series; ++i)
+    series[i] = history->series[i];
+  cli_release(history->series);
+  history->series = series;
+  history->series_room = room;
+  return ls_ok();
+}
+
+static bool is_series(const cli_series *series, const char *name, size_t size) {
+  return strncmp(series->name, name, size) == 0 && series->name[size] == '\0';
+}
+
+// Returns the number of a metric's series; that of a new one if it has none.
+// Lines mostly have the same metrics in the same order.
+static size_t find_series(const cli_history *history, const char *name,
+                          size_t size) {
+  size_t at = history->next_series;
+  if (at < history->num_series && is_series(&history->series[at], name, size))
+    return at;
+  for (at = 0; at < history->num_series; ++at)
+    if (is_series(&history->series[at], name, size)) break;
+  return at;
+}
+
+ls_status cli_history_add(cli_history *history, const char *metric, size_t size,
+                          double step, double value) {
+  const size_t at = find_series(history, metric, size);
+  if (at == history->series_room) LS_RETURN_IF_ERROR(history_grow(history));
   cli_series *series = &history->series[at];
   if (at == history->num_series) {
-    snprintf(series->name, sizeof(series->name), "%s", name);
+    series->name = cli_copy_text(metric, size);
+    if (series->name == NULL) return ls_out_of_memory();
     ++history->num_series;
   }
+  history->next_series = at + 1;
   if (series->count == series->room) LS_RETURN_IF_ERROR(series_grow(series));
   if (!isfinite(value)) value = NAN;
   if (isnan(value)) ++series->num_missing;
@@ -124,10 +151,10 @@ static void add_budget(cli_run_budget *sum, const char *object, double steps) {
 }
 
 // Returns true for members of a line that are no metric over steps.
-static bool is_position(const char *key) {
+static bool is_position(const cli_member *member) {
   static const char *const keys[] = {"step", "epoch", "steps", "seconds"};
   for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); ++i)
-    if (strcmp(keys[i], key) == 0) return true;
+    if (cli_json_is_key(member, keys[i])) return true;
   return false;
 }
 
@@ -137,7 +164,7 @@ static bool is_line(const char *text, double *out_step) {
   const char *at = text;
   bool found = false;
   while (cli_json_next(&at, &member)) {
-    if (member.key_size == 4 && memcmp(member.key, "step", 4) == 0)
+    if (cli_json_is_key(&member, "step"))
       found = read_number(&member, out_step) && fabs(*out_step) < 1e15;
   }
   at += strspn(at, " \t\r");
@@ -147,23 +174,20 @@ static bool is_line(const char *text, double *out_step) {
 static ls_status add_line(cli_history *history, const char *text, double step) {
   cli_member member;
   history->step = (int64_t)step;
+  history->next_series = 0;
   ++history->num_lines;
   for (const char *at = text; cli_json_next(&at, &member);) {
-    char key[CLI_SERIES_NAME];
     double value = 0;
-    snprintf(key, sizeof(key), "%.*s",
-             (int)(member.key_size < sizeof(key) ? member.key_size
-                                                 : sizeof(key) - 1),
-             member.key);
-    if (strcmp(key, "budget") == 0 && member.value[0] == '{')
+    if (cli_json_is_key(&member, "budget") && member.value[0] == '{')
       add_budget(&history->budget, member.value, number_of(text, "steps"));
     if (!read_number(&member, &value)) continue;
-    if (strcmp(key, "seconds") == 0 && value > history->seconds)
+    if (cli_json_is_key(&member, "seconds") && value > history->seconds)
       history->seconds = value;
-    if (strcmp(key, "epoch") == 0 && fabs(value) < 1e15)
+    if (cli_json_is_key(&member, "epoch") && fabs(value) < 1e15)
       history->epoch = (int64_t)value;
-    if (is_position(key)) continue;
-    LS_RETURN_IF_ERROR(cli_history_add(history, key, step, value));
+    if (is_position(&member)) continue;
+    LS_RETURN_IF_ERROR(
+        cli_history_add(history, member.key, member.key_size, step, value));
   }
   return ls_ok();
 }
@@ -270,8 +294,7 @@ static void find_state(cli_history *history) {
 ls_status cli_history_read(const char *folder, cli_history *out) {
   *out = (cli_history){.seconds_left = NAN};
   out->folder = cli_copy_text(folder, strlen(folder));
-  out->series = cli_allocate(CLI_MOST_SERIES * sizeof(*out->series));
-  if (out->folder == NULL || out->series == NULL) return ls_out_of_memory();
+  if (out->folder == NULL) return ls_out_of_memory();
   LS_RETURN_IF_ERROR(cli_read_text(folder, "config.json", &out->config, NULL));
   const bool is_model = out->config != NULL;
   if (!is_model)
@@ -295,6 +318,7 @@ ls_status cli_history_read(const char *folder, cli_history *out) {
 
 void cli_history_close(cli_history *history) {
   for (size_t i = 0; i < history->num_series; ++i) {
+    cli_release(history->series[i].name);
     cli_release(history->series[i].steps);
     cli_release(history->series[i].values);
   }
@@ -340,12 +364,12 @@ static ls_status add_events(cli_history *history, const char *folder,
   double first = 0;
   for (size_t i = 0; i < numbers->count; ++i) {
     const ls_event_number *number = &numbers->items[i];
-    char name[2 * CLI_SERIES_NAME];
-    snprintf(name, sizeof(name), "%s%s", prefix, number->tag);
-    const cli_series *series = cli_history_series(history, name);
-    if (series != NULL && series < history->series + known) continue;
-    LS_RETURN_IF_ERROR(
-        cli_history_add(history, name, (double)number->step, number->value));
+    const size_t size = strlen(prefix) + strlen(number->tag);
+    CLI_OWN_ARRAY_OR_RETURN(char, name, size + 1);
+    snprintf(name, size + 1, "%s%s", prefix, number->tag);
+    if (find_series(history, name, size) < known) continue;
+    LS_RETURN_IF_ERROR(cli_history_add(history, name, size,
+                                       (double)number->step, number->value));
     if (number->step > history->step) history->step = number->step;
     if (i == 0 || number->seconds < first) first = number->seconds;
     if (history->metrics == NULL && number->seconds - first > history->seconds)
@@ -360,7 +384,7 @@ static ls_status add_events(cli_history *history, const char *folder,
 static ls_status add_evaluations(cli_history *history, const char *path,
                                  size_t known) {
   const char *name = strrchr(path, '/');
-  char prefix[CLI_SERIES_NAME] = "test_";
+  char prefix[NAME_MAX + 2] = "test_";
   name = name != NULL ? name + 1 : path;
   if (strncmp(name, "eval_", 5) == 0 && name[5] != '\0')
     snprintf(prefix, sizeof(prefix), "%s_", name + 5);

@@ -7,12 +7,13 @@
 
 #include "cli/cli.h"
 
-enum { CLI_SERIES_NAME = 48, CLI_MOST_SERIES = 64 };
+// Most metrics of a run: a limit for files that are no metrics.
+enum { CLI_MOST_SERIES = 4096 };
 
 // Values of one metric over steps. Values that are no finite number, which
 // metrics.jsonl has as null, are NaN.
 typedef struct cli_series {
-  char name[CLI_SERIES_NAME];
+  char *name;
   double *steps, *values;
   size_t count, room;
   size_t num_missing;  // Values that are NaN.
@@ -45,7 +46,8 @@ typedef struct cli_history {
   char *config;   // Text of config.json or estimator.json; NULL: none.
   char *metrics;  // Text of metrics.jsonl; NULL: none.
   cli_series *series;
-  size_t num_series;
+  size_t num_series, series_room;
+  size_t next_series;  // Number of the one that the next value is likely of.
   // Lines of metrics, or numbers of event files, and lines that are neither.
   int64_t num_lines, num_garbage;
   bool of_events;  // An estimator's folder, which has event files.
@@ -59,7 +61,9 @@ typedef struct cli_history {
 
 // Reads the run in a folder. The caller closes `*out`, also after a failure.
 // A runtime is current.
-//   LS_NOT_FOUND  it has neither config.json nor metrics.jsonl nor event files.
+//   LS_NOT_FOUND         it has neither config.json nor metrics.jsonl nor event
+//                        files.
+//   LS_INVALID_ARGUMENT  it has more than CLI_MOST_SERIES metrics.
 ls_status cli_history_read(const char *folder, cli_history *out);
 void cli_history_close(cli_history *history);  // Accepts zeroed histories.
 CLI_OWNED_STRUCT(cli_history, cli_history_close)
@@ -75,10 +79,10 @@ ls_status cli_histories_read(const char *const *folders, size_t count,
 void cli_histories_close(cli_histories *histories);
 CLI_OWNED_STRUCT(cli_histories, cli_histories_close)
 
-// Adds a value to the series of a metric, whose name is cut to its room. Values
-// that are not finite become NaN; further metrics than the most are ignored.
-ls_status cli_history_add(cli_history *history, const char *metric, double step,
-                          double value);
+// Adds a value to the series of a metric, whose name has `size` bytes. Values
+// that are not finite become NaN.
+ls_status cli_history_add(cli_history *history, const char *metric, size_t size,
+                          double step, double value);
 // Adds the numbers of the folder's event files, of metrics that it lacks.
 ls_status cli_history_add_events(cli_history *history);
 

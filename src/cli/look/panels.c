@@ -28,9 +28,8 @@ static ls_status add_curve(cli_panels *panels, const cli_series *series,
   const char *name = name_panel(series->name, panels->compares);
   cli_panel *panel = find_panel(panels, name);
   if (panel == NULL) {
-    if (panels->count == CLI_MOST_SERIES) return ls_ok();
     panel = &panels->items[panels->count++];
-    snprintf(panel->name, sizeof(panel->name), "%s", name);
+    panel->name = name;
     CLI_SET_ARRAY_OR_RETURN(panel->curves, most);
   }
   const size_t index = panels->compares ? run : panel->num_curves;
@@ -72,7 +71,10 @@ ls_status cli_panels_make(const cli_histories *histories, const cli_words *only,
                           cli_panels *out) {
   *out = (cli_panels){.steps = {NAN, NAN}, .compares = histories->count > 1};
   LS_RETURN_IF_ERROR(check_patterns(histories, only));
-  CLI_SET_ARRAY_OR_RETURN(out->items, CLI_MOST_SERIES);
+  size_t count = 0;
+  for (size_t r = 0; r < histories->count; ++r)
+    count += histories->items[r].num_series;
+  CLI_SET_ARRAY_OR_RETURN(out->items, count);
   const size_t most = histories->count > 1 ? histories->count : 2;
   for (size_t r = 0; r < histories->count; ++r) {
     const cli_history *history = &histories->items[r];

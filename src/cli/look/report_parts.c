@@ -245,9 +245,8 @@ void cli_report_config(FILE *out, const cli_report_data *data) {
     cli_member member;
     for (const char *at = runs->items[r].config;
          at != NULL && cli_json_next(&at, &member);) {
-      char key[CLI_SERIES_NAME];
-      bool is_new = true;
-      snprintf(key, sizeof(key), "%.*s", (int)member.key_size, member.key);
+      CLI_OWN_MEMORY(char, key) = cli_copy_text(member.key, member.key_size);
+      bool is_new = key != NULL;
       for (size_t k = 0; k < r; ++k)
         is_new = is_new && !is_in(runs->items[k].config, key);
       if (is_new && strcmp(key, "crc32c") != 0) write_entry(out, data, key);
