@@ -395,7 +395,8 @@ typedef enum ls_padding {
 // Positions of a convolution's windows. Zero in a field means its default.
 // Output o combines element k of the weights with position o stride + k
 // dilation - low of the input, between whose elements are input_dilation - 1
-// zeros.
+// zeros. Products by these are left out, and those by padding in groups of one
+// input and one output channel: there a weight that is not finite adds nothing.
 typedef struct ls_convolution_options {
   ls_shape strides;          // Default: all 1.
   ls_shape dilations;        // Dilations of the weights. Default: all 1.
