@@ -48,10 +48,6 @@ static size_t try_sgd(const trial *t) {
   t->table->sgd(t->out, t->in[0], t->in[1], 0.3F, t->count);
   return t->count;
 }
-static size_t try_relu_grad(const trial *t) {
-  t->table->relu_grad(t->out, t->in[0], t->in[1], t->count);
-  return t->count;
-}
 static size_t try_gelu_grad(const trial *t) {
   t->table->gelu_grad(t->out, t->in[0], t->in[1], t->count);
   return t->count;
@@ -254,7 +250,6 @@ static const struct {
 } attempts[] = {
     {"add", try_add, false},
     {"sgd", try_sgd, false},
-    {"relu_grad", try_relu_grad, false},
     {"gelu_grad", try_gelu_grad, false},
     {"gelu_again", try_gelu_again, false},
     {"sums and maxima", try_reduce, true},

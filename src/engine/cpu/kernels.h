@@ -416,9 +416,6 @@ typedef struct ls_cpu_kernels {
   void (*sgd)(float *dst, const float *parameter, const float *grad, float rate,
               size_t n);
 
-  // dst[i] = y[i] > 0 ? dy[i] : 0, with y the activation's output (or input).
-  void (*relu_grad)(float *dst, const float *dy, const float *y, size_t n);
-
   // Elementwise ops of floats: kernels/loops.h. Errors of elementary functions:
   // engine/cpu/elementary, isa/vecmath.h.
   const ls_cpu_spans *spans, *elementary;

@@ -179,15 +179,6 @@ static void add_group(const band *b, int64_t k0, int64_t k1) {
     }
 }
 
-// Returns true if dy at a position, which may be outside, is not 0.
-static bool has_gradient(const band *b, int64_t y, int64_t x, int64_t o) {
-  const ls_conv *conv = &b->self->conv;
-  const int64_t height = conv->dim[Y].out / 2, width = conv->dim[X].out / 2;
-  if (y < 0 || x < 0 || y / 2 >= height || x / 2 >= width) return false;
-  const int64_t at = (y / 2 * width + x / 2) * conv->out_channels + o;
-  return b->places[at] == y % 2 * 2 + x % 2 && b->d[at] != 0;
-}
-
 // Returns true if a skipped product is 0 times a value that is not finite: a
 // weight of dx's channel, by some tap.
 static bool meets_infinity(const band *b, int64_t y, int64_t x, int64_t c) {
@@ -198,7 +189,10 @@ static bool meets_infinity(const band *b, int64_t y, int64_t x, int64_t c) {
     const int64_t from_x = x - conv->dim[X].base - t % LS_SPARSE_SIDE;
     const float *w = b->w + (t * in + c) * out;
     for (int64_t o = 0; o < out; ++o)
-      if (!isfinite(w[o]) && !has_gradient(b, from_y, from_x, o)) return true;
+      if (!isfinite(w[o]) &&
+          !ls_conv_has_gradient(conv, b->d, b->places, conv->dim[Y].out / 2,
+                                from_y, from_x, o))
+        return true;
   }
   return false;
 }

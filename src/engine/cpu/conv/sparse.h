@@ -38,6 +38,16 @@ ls_status ls_conv_read_pooled(const ls_kernel_plan *plan, ls_shape x,
                               ls_shape w, ls_conv *out_conv);
 // Returns the number of windows of an image.
 int64_t ls_conv_windows(const ls_conv *conv);
+// Returns true if dy of an image whose windows have the gradient `d` is not 0
+// at a position, which may be outside of the first `lines` lines of windows.
+static inline bool ls_conv_has_gradient(const ls_conv *conv, const float *d,
+                                        const uint8_t *places, int64_t lines,
+                                        int64_t y, int64_t x, int64_t o) {
+  const int64_t width = conv->dim[LS_WINDOW_DIMS - 1].out / 2;
+  if (y < 0 || x < 0 || y / 2 >= lines || x / 2 >= width) return false;
+  const int64_t at = (y / 2 * width + x / 2) * conv->out_channels + o;
+  return places[at] == y % 2 * 2 + x % 2 && d[at] != 0;
+}
 
 // ---- Pools -----------------------------------------------------------------
 // Maxima of windows of 2 by 2, and their positions.

@@ -93,16 +93,6 @@ typedef struct stretch {
   int64_t first, end, end_line;
 } stretch;
 
-// Returns true if dy at a position is not 0.
-static bool has_gradient(const group *g, const stretch *s, int64_t y, int64_t x,
-                         int64_t o) {
-  const ls_conv *conv = &g->self->conv;
-  const int64_t width = conv->dim[X].out / 2;
-  if (y / 2 >= s->end || x / 2 >= width) return false;
-  const int64_t at = (y / 2 * width + x / 2) * conv->out_channels + o;
-  return s->places[at] == y % 2 * 2 + x % 2 && s->d[at] != 0;
-}
-
 // Adds a value of x that is not finite: its product with a 0 of dy, which the
 // lists leave out, makes the sums NaN.
 static void add_infinity(const group *g, const stretch *s, int64_t y, int64_t x,
@@ -116,7 +106,7 @@ static void add_infinity(const group *g, const stretch *s, int64_t y, int64_t x,
         to_x >= conv->dim[X].out)
       continue;
     for (int64_t o = 0; o < g->channels; ++o)
-      if (!has_gradient(g, s, to_y, to_x, o))
+      if (!ls_conv_has_gradient(conv, s->d, s->places, s->end, to_y, to_x, o))
         sums[((g->first + o) * conv->in_channels + slice) * LS_SPARSE_TAPS +
              t * LS_SPARSE_SLICE + c - slice] = NAN;
   }

@@ -44,7 +44,7 @@ UNARY(softplus, F32, float, SOFTPLUS_F32)
 UNARY(erfc, F32, float, ERFC_F32)
 UNARY(cbrt, F32, float, CBRT_F32)
 
-// Written with vectors, in isa/vecmath.h and isa/vecactivation.h.
+// Written with vectors, in isa/vecmath.h.
 #define OF_VECTORS(name)                                                       \
   static void name##_F32(const ls_elementwise *self, void *out,                \
                          const void *const *in, int64_t count) {               \

@@ -112,17 +112,3 @@ void LS_ISA_NAME(ls_cpu_sgd)(float *dst, const float *parameter,
                         vf_load_n(grad + i, left), rates));
   }
 }
-
-void LS_ISA_NAME(ls_cpu_relu_grad)(float *dst, const float *dy, const float *y,
-                                   size_t n) {
-  size_t i = 0;
-  for (; i + VF_LANES <= n; i += VF_LANES) {
-    vf_store(dst + i, vf_where_positive(vf_load(dy + i), vf_load(y + i)));
-  }
-  if (i < n) {
-    const size_t left = n - i;
-    vf_store_n(
-        dst + i, left,
-        vf_where_positive(vf_load_n(dy + i, left), vf_load_n(y + i, left)));
-  }
-}

@@ -103,8 +103,6 @@ void LS_ISA_NAME(ls_cpu_add)(float *dst, const float *a, const float *b,
                              size_t n);
 void LS_ISA_NAME(ls_cpu_sgd)(float *dst, const float *parameter,
                              const float *grad, float rate, size_t n);
-void LS_ISA_NAME(ls_cpu_relu_grad)(float *dst, const float *dy, const float *y,
-                                   size_t n);
 
 extern const ls_cpu_norms LS_ISA_NAME(ls_cpu_norms_f32);
 extern const ls_cpu_norms LS_ISA_NAME(ls_cpu_norms_f64);

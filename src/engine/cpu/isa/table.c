@@ -47,7 +47,6 @@ const ls_cpu_kernels LS_ISA_NAME(ls_cpu_kernels) = {
     .normals = LS_ISA_NAME(ls_cpu_normals),
     .normals_f64 = LS_ISA_NAME(ls_cpu_normals_f64),
     .sgd = LS_ISA_NAME(ls_cpu_sgd),
-    .relu_grad = LS_ISA_NAME(ls_cpu_relu_grad),
     .spans = &LS_ISA_NAME(ls_cpu_spans),
     .elementary = &LS_ISA_NAME(ls_cpu_elementary),
     .integer_spans = &LS_ISA_NAME(ls_cpu_integer_spans),
