@@ -401,11 +401,16 @@ TEST(summaries_are_recorded_when_due) {
   monitored_runs_open(&f, &hook, 1, NULL);
   for (int i = 0; i < 8; ++i)
     expect_ok(monitored_runs_try(&f));
-  monitored_runs_close(&f);
   assert_int_equal(steps[0], 3);  // The first run, and each third.
   assert_int_equal(steps[1], 1);
   assert_int_equal(steps[2], 4);
   assert_int_equal(steps[3], 7);
+  ls_summary_writer_set_every(writer, 4);  // Of steps 10, 13 and 16 the last.
+  for (int i = 0; i < 8; ++i)
+    expect_ok(monitored_runs_try(&f));
+  assert_int_equal(steps[0], 4);
+  assert_int_equal(steps[4], 16);
+  monitored_runs_close(&f);
 }
 
 TEST(a_loss_that_is_no_number_ends_the_training) {

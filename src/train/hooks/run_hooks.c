@@ -72,7 +72,8 @@ static ls_status summary_after_run(void *state, ls_run_context *context,
   LS_RETURN_IF_ERROR(ls_run_context_steps(context, &step));
   for (size_t i = 0; i < self->options.num_ops; ++i) {
     const ls_summary_state *s = ls_summary_of(self->ops[i]);
-    if (s != NULL)
+    if (s != NULL &&
+        step % __atomic_load_n(&s->writer->every, __ATOMIC_RELAXED) == 0)
       LS_RETURN_IF_ERROR(
           ls_summary_write(s->writer, s->kind, s->tag, step,
                            ls_nest_as_array(ls_nest_item(results, i))));
