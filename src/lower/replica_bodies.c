@@ -315,7 +315,7 @@ ls_status ls_lower_replicas_open_body(ls_lower_replicas *self, size_t k) {
     LS_RETURN_IF_ERROR(ls_lower_flow_declare(inner, variable->type, &ref));
     inner->own = self->own->items;
     inner->num_own = i + 1;
-    LS_RETURN_IF_ERROR(ls_lower_write(inner, variable, ref));
+    LS_RETURN_IF_ERROR(ls_lower_set(inner, variable, ref));
   }
   return ls_lower_flow_map_captures(self->f, inner);
 }

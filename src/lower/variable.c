@@ -464,15 +464,15 @@ static ls_status find_state(ls_lowering *all, ls_variable *variable,
   return ls_ok();
 }
 
-// Writes each component, because they no longer share one value. Without one,
-// components that are not written stay so.
+// Writes each component, because they no longer share one value. If they had
+// none, neither before the program nor by it, those not written have none.
 static ls_status write_each(ls_lower_scope *scope, ls_variable *container) {
   bool has_value = false;
   LS_RETURN_IF_ERROR(find_state(scope->all, container, &has_value));
   for (size_t i = 0; i < container->num_components; ++i) {
     ls_variable *component = container->components[i];
     uint64_t ref = ls_lower_known(scope, component), unused = 0;
-    if (ref == 0 && !has_value) continue;
+    if (ref == 0 && !has_value && !(entry_of(scope, container) & 1)) continue;
     if (ref == 0) ref = ls_lower_known(scope, container);
     LS_RETURN_IF_ERROR(variable_add_use(scope, component, &unused));
     ls_use *use = find_use(scope, component);

@@ -219,4 +219,81 @@ TEST(a_branch_or_loop_that_writes_a_variable_keeps_its_value) {
   }
 }
 
+// ---- Some components -------------------------------------------------------
+typedef struct split_variable {
+  ls_strategy *strategy;
+  ls_variable *variable;
+} split_variable;
+
+static ls_tensor f32_of(double value) {
+  return ls_scalar(LS_DTYPE_F32, value);
+}
+
+static ls_nest assign_three(ls_nest none, void *user) {
+  (void)none;
+  return ls_leaf(
+      ls_variable_assign(((split_variable *)user)->variable, f32_of(3)));
+}
+
+// All components get a value in replicas, the first another one after it.
+static ls_nest assign_all_and_one(ls_nest none, void *user) {
+  split_variable *self = user;
+  LS_OWN(ls_function, inner) = function_of(assign_three, self);
+  LS_OWN(ls_nest, results) = ls_none();
+  expect_ok(ls_strategy_run(self->strategy, ls_traced(inner), none, &results));
+  ls_variable_assign(ls_variable_component(self->variable, 0), f32_of(5));
+  return ls_leaf(f32_of(0));
+}
+
+static ls_nest assign_by_state(ls_nest none, void *user) {
+  split_variable *self = user;
+  const ls_tensor has_value = ls_variable_is_initialized(self->variable, NULL);
+  (void)none;
+  return ls_leaf(ls_variable_assign(
+      self->variable, ls_select(has_value, f32_of(7), f32_of(3))));
+}
+
+// Runs the callback after a write of the first component, or as it is.
+static void expect_split(ls_callback callback, bool in_replicas,
+                         bool is_on_read, const double *expected) {
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  split_variable self = {.strategy = strategy};
+  LS_OWN(ls_variable, v) = NULL;
+  ls_variable_options options = {
+      .name = "v", .dtype = LS_DTYPE_F32, .no_value = true};
+  if (is_on_read) {
+    options.synchronization = LS_SYNCHRONIZATION_ON_READ;
+    options.aggregation = LS_AGGREGATION_SUM;
+  }
+  {
+    LS_STRATEGY_SCOPE(strategy);
+    expect_ok(ls_variable_create(&options, &v));
+  }
+  self.variable = v;
+  LS_OWN(ls_function, function) = function_of(callback, &self);
+  LS_OWN(ls_nest, results) = ls_none();
+  expect_ok(ls_frame_begin());
+  if (in_replicas) {
+    ls_variable_assign(ls_variable_component(v, 0), f32_of(1));
+    expect_ok(
+        ls_strategy_run(strategy, ls_traced(function), ls_none(), &results));
+  } else {
+    expect_ok(ls_function_call(function, ls_none(), &results));
+  }
+  expect_components(v, expected, 2);
+  ls_nest_release(results);
+  results = ls_none();
+  expect_ok(ls_frame_end(NULL));
+}
+
+TEST(a_component_keeps_the_value_that_all_got) {
+  for (int is_on_read = 0; is_on_read < 2; ++is_on_read)
+    expect_split(assign_all_and_one, false, is_on_read == 1, (double[]){5, 3});
+}
+
+TEST(a_variable_of_which_a_component_has_no_value_has_none) {
+  for (int is_on_read = 0; is_on_read < 2; ++is_on_read)
+    expect_split(assign_by_state, true, is_on_read == 1, (double[]){3, 3});
+}
+
 TEST_FILE(.leaves = path)
