@@ -130,10 +130,14 @@ cp -r run resumed
 cp other/model.ckpt-15.* resumed
 tells 1 '^checkpoint of step 15 differs:$' diff run resumed
 # Without a checkpoint of one step: by their models.
-rm resumed/model.ckpt-* resumed/checkpoint resumed/metrics.jsonl
-tells 0 '^equal: 0 lines of metrics, 1 file of values$' diff run resumed
-rm resumed/model.safetensors
-ends 1 "have no step in common to compare" diff run resumed
+rm resumed/model.ckpt-* resumed/checkpoint
+tells 0 '^equal: 2 lines of metrics, 1 file of values$' diff run resumed
+cp -r run bare
+rm resumed/metrics.jsonl
+tells 1 "^metrics.jsonl: 'run' continues at step" diff run resumed
+rm bare/metrics.jsonl resumed/model.safetensors
+ends 1 "have no step in common to compare" diff bare resumed
+rm -r bare
 
 # Complex elements have two parts, and no order.
 if command -v python3 >out.txt; then
