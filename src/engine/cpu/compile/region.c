@@ -107,16 +107,19 @@ static uint32_t next_merge(const ls_graph *graph, uint32_t from) {
 }
 
 // Lets lanes compute values for which they would wait before they post to a
-// merge, while shared code computes them after that merge.
+// merge, while shared code computes them after that merge. What is drawn or
+// asked of the host once for all stays shared.
 static void drop_late_twins(const ls_cpu_region *self,
                             const ls_cpu_body *body) {
   const ls_graph *first = self->bodies[0].graph;
   uint32_t next = next_merge(first, 0);
   for (uint32_t i = 0; i < body->graph->num_nodes; ++i) {
+    const ls_node *node = body->graph->nodes[i];
     const uint32_t twin = body->twins[i];
-    if (ls_node_is_merge(body->graph->nodes[i]))
+    if (ls_node_is_merge(node))
       next = next_merge(first, twin + 1);
-    else if (twin != LS_NO_TWIN && twin > next && self->after_merge[twin])
+    else if (twin != LS_NO_TWIN && twin > next && self->after_merge[twin] &&
+             !ls_node_any_trait(node, LS_OP_RANDOM | LS_OP_ON_HOST))
       body->twins[i] = LS_NO_TWIN;
   }
 }
