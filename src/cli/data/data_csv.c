@@ -412,9 +412,13 @@ static ls_status read_first_rows(ls_dataset *rows) {
 
 // Reads columns of numbers whose first rows have missing values as floats, NaN
 // there.
-static ls_status mark_missing(const cli_files *files, cli_sheet *table) {
+static ls_status mark_missing(const cli_files *files, cli_sheet *table,
+                              ls_dataset **out) {
   CLI_OWN(ls_status, whole) = read_first_rows(table->guessed);
-  if (ls_status_is_ok(whole)) return ls_ok();
+  if (ls_status_is_ok(whole)) {
+    *out = ls_dataset_retain(table->guessed);
+    return ls_ok();
+  }
   for (size_t i = 0; i < table->count; ++i) {
     CLI_OWN(ls_dataset, rows) = cli_sheet_read_some(files, table, &i, 1);
     CLI_OWN(ls_status, column) = read_first_rows(rows);
@@ -422,27 +426,19 @@ static ls_status mark_missing(const cli_files *files, cli_sheet *table) {
       table->columns[i] =
           (ls_csv_column){.name = table->columns[i].name, .missing = "nan"};
   }
-  ls_dataset_release(table->guessed);
-  table->guessed = cli_sheet_read(files, table, table->columns, table->count);
-  return ls_dataset_status(table->guessed);
-}
-
-// Opens the rows of a table that `open` opens.
-static ls_status table_rows(const cli_files *files,
-                            ls_status (*open)(const cli_files *files,
-                                              cli_sheet *out),
-                            ls_dataset **out) {
-  CLI_OWN(cli_sheet, table) = {0};
-  LS_RETURN_IF_ERROR(open(files, &table));
-  if (!table.is_json) LS_RETURN_IF_ERROR(mark_missing(files, &table));
-  *out = ls_dataset_retain(table.guessed);
-  return ls_ok();
+  *out = cli_sheet_read(files, table, table->columns, table->count);
+  return ls_dataset_status(*out);
 }
 
 ls_status cli_csv_rows(const cli_files *files, ls_dataset **out) {
-  return table_rows(files, cli_sheet_open_csv, out);
+  CLI_OWN(cli_sheet, table) = {0};
+  LS_RETURN_IF_ERROR(cli_sheet_open_csv(files, &table));
+  return mark_missing(files, &table, out);
 }
 
 ls_status cli_json_lines(const cli_files *files, ls_dataset **out) {
-  return table_rows(files, cli_sheet_open_json, out);
+  CLI_OWN(cli_sheet, table) = {0};
+  const ls_status status = cli_sheet_open_json(files, &table);
+  *out = ls_dataset_retain(table.guessed);
+  return status;
 }
