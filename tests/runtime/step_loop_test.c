@@ -341,8 +341,8 @@ static ls_array *draw_in_session(bool is_late, bool fails) {
     s.drawn = variable_of("v", LS_DTYPE_F32, LS_SHAPE(WIDTH), zeros);
     steps.start = ls_placeholder(LS_DTYPE_F32, LS_SCALAR, "start");
     steps.stop = ls_placeholder(LS_DTYPE_F32, LS_SCALAR, "stop");
-    LS_OWN(ls_nest, made) =
-        steps_from(LS_LIST(ls_leaf(steps.start), ls_leaf(steps.stop)), &s);
+    LS_OWN(ls_nest, args) = LS_LIST(ls_leaf(steps.start), ls_leaf(steps.stop));
+    LS_OWN(ls_nest, made) = steps_from(args, &s);
     steps.step = ls_tensor_op(ls_nest_tensor(made, 0));
     initialize = ls_global_initializer();
   }
