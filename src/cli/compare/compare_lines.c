@@ -199,11 +199,10 @@ static bool have_equal_members(const cli_line *a, const cli_line *b,
     if (found ? only_missing || have_same_value(&one, &other)
               : has_key(&one, extras))
       continue;
-    print_members(a, only_missing ? NULL : &one,
-                  found          ? &other
-                  : only_missing ? &one
-                                 : NULL,
-                  json);
+    if (only_missing)
+      print_members(a, NULL, &one, json);
+    else
+      print_members(a, &one, found ? &other : NULL, json);
     return false;
   }
   return true;

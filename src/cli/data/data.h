@@ -333,6 +333,8 @@ ls_status cli_sheet_missing(const cli_files *files, cli_sheet *table);
 // Finds the texts of the columns that are one-hot.
 ls_status cli_sheet_one_hot(const cli_files *files,
                             const cli_pair_request *request, cli_sheet *table);
+// Reads the first CLI_LOOK_AT rows, to find a failure among them.
+ls_status cli_read_first_rows(ls_dataset *rows);
 // Reads a column as numbers up to the first text, whose failure names it.
 ls_status cli_sheet_find_text(const cli_files *files, const cli_sheet *table,
                               size_t item);

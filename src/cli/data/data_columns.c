@@ -290,12 +290,7 @@ static ls_status find_numbers(const cli_files *files, const cli_sheet *table,
   return ls_ok();
 }
 
-ls_status cli_sheet_find_text(const cli_files *files, const cli_sheet *table,
-                              size_t item) {
-  const ls_dtype dtype = table->columns[item].dtype;
-  table->columns[item].dtype = LS_DTYPE_F64;
-  CLI_OWN(ls_dataset, rows) = cli_sheet_read_some(files, table, &item, 1);
-  table->columns[item].dtype = dtype;
+ls_status cli_read_first_rows(ls_dataset *rows) {
   CLI_OWN(ls_iterator, iterator) = NULL;
   CLI_OWN(ls_nest, element) = ls_none();
   LS_RETURN_IF_ERROR(cli_begin_rows(rows, &iterator));
@@ -303,6 +298,15 @@ ls_status cli_sheet_find_text(const cli_files *files, const cli_sheet *table,
     CLI_NEXT_OR(break, iterator, &element);
   }
   return ls_ok();
+}
+
+ls_status cli_sheet_find_text(const cli_files *files, const cli_sheet *table,
+                              size_t item) {
+  const ls_dtype dtype = table->columns[item].dtype;
+  table->columns[item].dtype = LS_DTYPE_F64;
+  CLI_OWN(ls_dataset, rows) = cli_sheet_read_some(files, table, &item, 1);
+  table->columns[item].dtype = dtype;
+  return cli_read_first_rows(rows);
 }
 
 // Refuses a column of texts. If nearly all are numbers, names the others'

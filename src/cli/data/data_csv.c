@@ -400,28 +400,18 @@ ls_status cli_json_pairs(const cli_files *files,
   return table_pairs(files, request, cli_sheet_open_json, out);
 }
 
-static ls_status read_first_rows(ls_dataset *rows) {
-  CLI_OWN(ls_iterator, iterator) = NULL;
-  CLI_OWN(ls_nest, element) = ls_none();
-  LS_RETURN_IF_ERROR(cli_begin_rows(rows, &iterator));
-  for (int row = 0; row < CLI_LOOK_AT; ++row) {
-    CLI_NEXT_OR(break, iterator, &element);
-  }
-  return ls_ok();
-}
-
 // Reads columns of numbers whose first rows have missing values as floats, NaN
 // there.
 static ls_status mark_missing(const cli_files *files, cli_sheet *table,
                               ls_dataset **out) {
-  CLI_OWN(ls_status, whole) = read_first_rows(table->guessed);
+  CLI_OWN(ls_status, whole) = cli_read_first_rows(table->guessed);
   if (ls_status_is_ok(whole)) {
     *out = ls_dataset_retain(table->guessed);
     return ls_ok();
   }
   for (size_t i = 0; i < table->count; ++i) {
     CLI_OWN(ls_dataset, rows) = cli_sheet_read_some(files, table, &i, 1);
-    CLI_OWN(ls_status, column) = read_first_rows(rows);
+    CLI_OWN(ls_status, column) = cli_read_first_rows(rows);
     if (!ls_status_is_ok(column))
       table->columns[i] =
           (ls_csv_column){.name = table->columns[i].name, .missing = "nan"};
