@@ -89,18 +89,16 @@ static const ls_node *pad_along(const ls_rewrite *r, const ls_node *sum,
   return pad;
 }
 
-// Returns the operand of the sum's pad that begins at `at` of the axis; 0: it
-// has none, or an operand of another kind.
-static uint64_t part_at(const ls_rewrite *r, const ls_node *sum, int32_t axis,
-                        int64_t at) {
-  uint64_t part = 0;
-  for (uint32_t i = 0; i < sum->num_inputs; ++i) {
-    int64_t low = 0;
-    const ls_node *pad = pad_along(r, sum, i, axis, &low);
-    if (pad == NULL) return 0;
-    if (low == at) part = pad->inputs[0];
-  }
-  return part;
+// Returns the operand of the sum's pad that begins at `at` of the axis, of
+// those that begin at `lows`; 0: there is none.
+static uint64_t part_at(const ls_rewrite *r, const ls_node *sum,
+                        const int64_t *lows, int64_t at) {
+  uint32_t i = 0;
+  while (i < sum->num_inputs && lows[i] != at)
+    ++i;
+  return i == sum->num_inputs
+             ? 0
+             : ls_rewrite_match(r, sum->inputs[i], LS_OP_PAD)->inputs[0];
 }
 
 static ls_status join_pads(ls_rewrite *r, ls_node *sum) {
@@ -113,9 +111,12 @@ static ls_status join_pads(ls_rewrite *r, ls_node *sum) {
   while (axis + 1 < from.rank && from.dim[axis] == type.shape.dim[axis])
     ++axis;
   LS_OWN_ARRAY_OR_RETURN(r->graph->allocator, uint64_t, parts, sum->num_inputs);
+  LS_OWN_ARRAY_OR_RETURN(r->graph->allocator, int64_t, lows, sum->num_inputs);
+  for (uint32_t i = 0; i < sum->num_inputs; ++i)
+    if (pad_along(r, sum, i, axis, &lows[i]) == NULL) return ls_ok();
   int64_t end = 0;
   for (uint32_t i = 0; i < sum->num_inputs; ++i) {
-    parts[i] = part_at(r, sum, axis, end);
+    parts[i] = part_at(r, sum, lows, end);
     if (parts[i] == 0) return ls_ok();
     const int64_t begin = end;
     end += ls_graph_type(r->graph, parts[i]).shape.dim[axis];
