@@ -183,6 +183,19 @@ int cli_report(const char *command, ls_status status);
 //   LS_INVALID_ARGUMENT  it is a folder, a fifo, a device.
 ls_status cli_open_file(const char *path, FILE **out_file);
 
+// A file that is written beside its path, and moved there once it is whole.
+typedef struct cli_new_file {
+  const char *path;  // Lent.
+  FILE *file;
+  char aside[PATH_MAX];
+} cli_new_file;
+// Begins a file, which the caller finishes if this succeeds.
+//   LS_INVALID_ARGUMENT  at the path is a folder, a fifo, a device.
+ls_status cli_create_file(const char *path, cli_new_file *out);
+// Moves the file to its path, or removes it if `status` or a write has failed.
+// Returns the first failure; takes over `status`.
+ls_status cli_finish_file(cli_new_file *self, ls_status status);
+
 // Gets the processor's name from the system; "unknown" without an answer.
 void cli_processor_name(char *name, size_t size);
 

@@ -311,30 +311,11 @@ bool cli_estimator_kept_model(const char *path, bool is_any, char *model,
 }
 
 // ---- Another folder --------------------------------------------------------
-// Opens a file that close_whole moves to `path` once it is complete.
-static FILE *open_aside(const char *path, char aside[PATH_MAX]) {
-  const int size = snprintf(aside, PATH_MAX, "%s.tmp", path);
-  errno = ENAMETOOLONG;
-  return size < PATH_MAX ? fopen(aside, "w") : NULL;
-}
-
-// Moves a file to its path, or removes it if not all of it was written.
-static ls_status close_whole(FILE *file, const char *aside, const char *path,
-                             bool good) {
-  good = good && file != NULL && ferror(file) == 0 && fflush(file) == 0 &&
-         fsync(fileno(file)) == 0 && rename(aside, path) == 0;
-  const int error = errno;
-  if (file != NULL) (void)fclose(file);
-  if (good) return ls_ok();
-  if (file != NULL) (void)unlink(aside);
-  return LS_STATUS(LS_UNAVAILABLE, "'%s' cannot be written: %s", path,
-                   strerror(error));
-}
-
 // Copies a file, unless there is one already; `only_checks`: if it could.
 static ls_status copy_file(const char *from, const char *to, const char *name,
                            bool only_checks) {
-  char path[PATH_MAX], aside[PATH_MAX], bytes[1 << 14];
+  char path[PATH_MAX], bytes[1 << 14];
+  cli_new_file output;
   CLI_OWN(FILE, input) = NULL;
   snprintf(path, sizeof(path), "%s/%s", from, name);
   LS_RETURN_IF_ERROR(cli_open_file(path, &input));
@@ -343,11 +324,13 @@ static ls_status copy_file(const char *from, const char *to, const char *name,
     return LS_STATUS(LS_ALREADY_EXISTS,
                      "'%s' is there already: choose another folder", path);
   if (only_checks) return ls_ok();
-  FILE *output = open_aside(path, aside);
-  bool good = output != NULL;
-  for (size_t n; good && (n = fread(bytes, 1, sizeof(bytes), input)) > 0;)
-    good = fwrite(bytes, 1, n, output) == n;
-  return close_whole(output, aside, path, good && !ferror(input));
+  LS_RETURN_IF_ERROR(cli_create_file(path, &output));
+  for (size_t n; (n = fread(bytes, 1, sizeof(bytes), input)) > 0;)
+    if (fwrite(bytes, 1, n, output.file) != n) break;
+  return cli_finish_file(
+      &output, ferror(input)
+                   ? LS_STATUS(LS_DATA_LOSS, "cannot read '%s/%s'", from, name)
+                   : ls_ok());
 }
 
 // Copies the event files of evaluations, from which a training recalls them,
@@ -465,11 +448,12 @@ ls_status cli_estimator_print(const estimator_flags *flags,
 }
 
 ls_status cli_estimator_keep(const char *folder, const char *text) {
-  char path[PATH_MAX], aside[PATH_MAX];
+  char path[PATH_MAX];
+  cli_new_file file;
   if (snprintf(path, sizeof(path), "%s/%s", folder, file_name) >=
       (int)sizeof(path))
     return ls_invalid_argument("the path of '%s' is too long", folder);
-  FILE *file = open_aside(path, aside);
-  const bool is_written = file != NULL && fputs(text, file) >= 0;
-  return close_whole(file, aside, path, is_written);
+  LS_RETURN_IF_ERROR(cli_create_file(path, &file));
+  (void)fputs(text, file.file);  // An error stays with the file.
+  return cli_finish_file(&file, ls_ok());
 }

@@ -153,6 +153,33 @@ ls_status cli_open_file(const char *path, FILE **out_file) {
   return ls_out_of_memory();
 }
 
+ls_status cli_create_file(const char *path, cli_new_file *out) {
+  struct stat info;
+  *out = (cli_new_file){.path = path};
+  if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
+    return ls_invalid_argument("cannot write '%s': it is no regular file",
+                               path);
+  const int size = snprintf(out->aside, PATH_MAX, "%s.tmp", path);
+  errno = ENAMETOOLONG;
+  if (size < PATH_MAX) out->file = fopen(out->aside, "we");
+  if (out->file != NULL) return ls_ok();
+  return LS_STATUS(LS_UNAVAILABLE, "cannot write '%s': %s", path,
+                   strerror(errno));
+}
+
+ls_status cli_finish_file(cli_new_file *self, ls_status status) {
+  const bool good = fflush(self->file) == 0 && ferror(self->file) == 0 &&
+                    fsync(fileno(self->file)) == 0;
+  if (ls_status_is_ok(status) &&
+      (!good || rename(self->aside, self->path) != 0))
+    status = LS_STATUS(LS_UNAVAILABLE, "cannot write '%s': %s", self->path,
+                       strerror(errno));
+  if (!ls_status_is_ok(status)) (void)unlink(self->aside);
+  (void)fclose(self->file);
+  self->file = NULL;
+  return status;
+}
+
 // ---- Memory ----------------------------------------------------------------
 void *cli_allocate(size_t size) {
   ls_allocator *system = ls_allocator_system();

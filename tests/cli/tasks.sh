@@ -77,6 +77,10 @@ runs show runs/price
 has out.txt test_mae
 runs report runs/price --out report.html
 has report.html 'a matrix is for classification'
+mkfifo pipe
+ends 1 "cannot write 'pipe': it is no regular file" \
+  report runs/price --out pipe
+[ -p pipe ] || fail "a pipe was replaced"
 runs summary tiny --task regression --outputs 3
 runs plan tiny --data prices.csv --task regression --label price --no-steps
 runs export runs/price

@@ -113,26 +113,10 @@ static ls_status write_page(FILE *out, const cli_report_data *data) {
   return ls_ok();
 }
 
-static ls_status refuse_file(const char *path) {
-  return LS_STATUS(LS_UNAVAILABLE, "cannot write '%s': %s", path,
-                   strerror(errno));
-}
-
-// Writes the page to a file beside `path`, and moves that there.
 static ls_status write_file(const char *path, const cli_report_data *data) {
-  char aside[PATH_MAX];
-  if (snprintf(aside, sizeof(aside), "%s.tmp", path) >= (int)sizeof(aside))
-    return ls_invalid_argument("the path of --out is too long");
-  FILE *file = fopen(aside, "we");
-  if (file == NULL) return refuse_file(path);
-  ls_status status = write_page(file, data);
-  const bool failed = ferror(file) != 0;
-  if ((fclose(file) != 0 || failed) && ls_status_is_ok(status))
-    status = refuse_file(path);
-  if (ls_status_is_ok(status) && rename(aside, path) != 0)
-    status = refuse_file(path);
-  if (!ls_status_is_ok(status)) unlink(aside);
-  return status;
+  cli_new_file page;
+  LS_RETURN_IF_ERROR(cli_create_file(path, &page));
+  return cli_finish_file(&page, write_page(page.file, data));
 }
 
 // ---- The command -----------------------------------------------------------
