@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Flags: "--name value", "--name=value", "--name"; the last one given applies.
 #include <errno.h>
-#include <math.h>
+#include <float.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -105,6 +105,15 @@ static bool is_count(const cli_option *option) {
   return option->kind == CLI_COUNT || option->kind == CLI_COUNT_OR_ZERO;
 }
 
+static bool is_real(const cli_option *option) {
+  return option->kind == CLI_REAL || option->kind == CLI_REAL_OR_ZERO;
+}
+
+// Returns true unless the number is 0 or infinite as f32, as most are used.
+static bool fits_f32(double value) {
+  return !(value > (double)FLT_MAX || (value > 0 && value < (double)FLT_MIN));
+}
+
 static long long least_of(const cli_option *option) {
   return option->kind == CLI_COUNT ? 1 : 0;
 }
@@ -116,6 +125,9 @@ static const char *expectation(const cli_option *option, const char *value,
     snprintf(buffer, size, "a whole number up to %lld", most);
   else if (is_count(option))
     snprintf(buffer, size, "a whole number from %lld on", least_of(option));
+  else if (is_real(option) && value != NULL && !fits_f32(atof(value)))
+    snprintf(buffer, size, "a number from %.3g to %.3g", (double)FLT_MIN,
+             (double)FLT_MAX);
   else if (option->kind == CLI_REAL)
     snprintf(buffer, size, "a number above 0");
   else if (option->kind == CLI_REAL_OR_ZERO)
@@ -139,7 +151,7 @@ static bool read_count(const cli_option *option, const char *text) {
 static bool read_real(const cli_option *option, const char *text) {
   char *end = NULL;
   const double value = strtod(text, &end);
-  if (end == text || *end != '\0' || !isfinite(value) || value < 0 ||
+  if (end == text || *end != '\0' || !fits_f32(value) || !(value >= 0) ||
       (value == 0 && option->kind == CLI_REAL))
     return false;
   *(double *)option->value = value;
@@ -150,8 +162,7 @@ bool cli_option_set(const cli_option *option, const char *text, char *wanted,
                     size_t size) {
   expectation(option, text, wanted, size);
   if (is_count(option)) return read_count(option, text);
-  if (option->kind == CLI_REAL || option->kind == CLI_REAL_OR_ZERO)
-    return read_real(option, text);
+  if (is_real(option)) return read_real(option, text);
   *(const char **)option->value = text;
   return text[0] != '\0';
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/estimator.h"
+#include "cli/look/estimate.h"
 #include "lockstep/device.h"
 
 // Makes a strategy on a row of TPU cores of one host.
@@ -87,6 +88,8 @@ static ls_status make_model(const cli_step_flags *flags, cli_step *step) {
   LS_RETURN_IF_ERROR(ls_model_create(type, &model, &step->model));
   step->call = type->train_step;
   step->user = step->model.self;
+  LS_RETURN_IF_ERROR(
+      cli_check_room(&step->model, flags->batch_size, flags->batch_size));
   return ls_model_synthetic_batch(type, flags->batch_size, &step->batch);
 }
 

@@ -116,8 +116,9 @@ static ls_status synthetic_check(const ls_synthetic_options *options) {
       (options->dtype == LS_DTYPE_F32 || width > 0))
     return ls_ok();
   return ls_invalid_argument(
-      "synthetic data need at least one example and one class, and a known "
-      "shape of at most %d dimensions, for texts of at least one token; got "
+      "synthetic data need at least one example, 1 to 2147483646 classes and a "
+      "known shape of at most %d dimensions, for texts of at least one token; "
+      "got "
       "%lld examples %s of %lld classes",
       LS_MAX_RANK - 1, (long long)options->size,
       LS_SHAPE_TEXT(options->dtype, options->shape),

@@ -118,6 +118,9 @@ ls_status ls_model_library_open(const char *path,
   if (stat(path, &info) != 0)
     return LS_STATUS(LS_NOT_FOUND, "cannot load models from '%s': %s", path,
                      strerror(errno));
+  if (!S_ISREG(info.st_mode))  // A load would wait for a fifo's writer.
+    return ls_invalid_argument(
+        "cannot load models from '%s': it is no regular file", path);
   // Adds a slash: dlopen searches other folders for a name without one.
   char full[PATH_MAX];
   const char *resolved = realpath(path, full);

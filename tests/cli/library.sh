@@ -7,7 +7,7 @@
 # shellcheck source=tests/support/cli.sh
 . "$(dirname "$0")/../support/cli.sh"
 libraries=${LS_BUILD_DIR:?}/tests/cli/libraries
-rm -rf run straight runs rate mine.so
+rm -rf run straight runs rate mine.so pipe.so
 echo 'no library' >out.so
 
 # works WANTED ARGUMENT...
@@ -49,6 +49,9 @@ works "^test accuracy" train --model "$libraries/another.so:curve" --quiet \
 
 refuses "cannot load models from './none.so': No such file" ./none.so
 refuses "cannot load models from 'out.so' as a shared library" out.so
+mkfifo pipe.so
+refuses "cannot load models from './pipe.so': it is no regular file" ./pipe.so
+rm pipe.so
 refuses "has 2 models; name one" "$libraries/another.so"
 refuses "has no model 'circle'; it has: line, curve" \
   "$libraries/another.so:circle"

@@ -29,6 +29,12 @@ refuses "--replicas needs a value: a whole number from 1 on" train --replicas
 refuses "--learning-rate is 'fast', expected a number above 0" \
   train --learning-rate fast
 refuses "--learning-rate is '0', expected" train --learning-rate 0
+refuses "'1e-46', expected a number from 1.18e-38 to 3.4e+38" \
+  train --learning-rate 1e-46
+refuses "'1e300', expected a number from 1.18e-38 to 3.4e+38" \
+  train --learning-rate 1e300
+refuses "the last seed would be above 2147483647" \
+  train --model tiny --data synthetic --seed 2147483646 --seeds 3
 refuses "--learning-rate is 'nan', expected" train --learning-rate nan
 refuses "--schedule is 'step', expected constant, linear or cosine" \
   train --schedule step
@@ -85,6 +91,8 @@ refuses "--devices is for devices with a plug-in" train --devices 2
 refuses "--bits is 'all'" bench mlp --device pjrt --bits all
 refuses "there is no model 'mpl'; there are: tiny, mlp," train --model mpl
 refuses "lockstep bench: MODEL is missing" bench
+ends 1 "and a batch of 2147483647 take 6.13 TiB, but there are" \
+  bench mlp --steps 1 --batch-size 2147483647
 refuses "there is no model 'none'; there are:" bench none
 refuses "lockstep graph: MODEL is missing" graph --dot
 refuses "give one" graph tiny --dot --plan

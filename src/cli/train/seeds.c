@@ -28,7 +28,7 @@ bool cli_train_has_seeds(const train_flags *flags) {
 }
 
 // Refuses flags of one run.
-static bool check_seeds(const train_flags *flags) {
+static bool check_seeds(const train_flags *flags, int64_t first) {
   const char *reason = NULL;
   if (flags->resume != NULL && strcmp(flags->resume, "auto") != 0)
     reason = "--resume continues one run; --seeds trains new ones";
@@ -38,6 +38,8 @@ static bool check_seeds(const train_flags *flags) {
   else if (flags->trace != NULL)
     reason = "--trace writes a file of one run: it cannot be given with "
              "--seeds";
+  else if (flags->seeds > INT32_MAX - first)
+    reason = "the last seed would be above 2147483647: give a lower --seed";
   return reason == NULL || cli_refuse("train", "%s", reason);
 }
 
@@ -53,8 +55,8 @@ int cli_train_seeds(const cli_syntax *syntax, const train_flags *flags,
                     cli_train_call run, void *user) {
   char metric[64] = "";
   cli_spread accuracy = {.name = metric}, loss = {.name = "loss"};
-  if (!check_seeds(flags)) return CLI_USAGE;
   const int64_t first = flags->asked.seed < 0 ? 0 : flags->asked.seed;
+  if (!check_seeds(flags, first)) return CLI_USAGE;
   for (int64_t k = 0; k < flags->seeds; ++k) {
     train_flags one = *flags;
     ls_train_result result = {0};
