@@ -22,7 +22,7 @@ enable_testing()
 # Not with sanitizers: these compare numbers or whole runs of the program, take
 # long, and pass through no code that the other tests leave out.
 set(LS_LONG_TESTS
-  "^(models/(golden_|.*bits_test|lanes|scale|uneven|model_arith)|cli/(bench|resume)$|examples/(unet|pod|fashion_estimator)$)")
+  "^(models/(golden_|.*bits_test|lanes|scale|uneven|model_arith)|cli/(alike|bench|resume)$|pjrt/topology_test$|examples/(unet|pod|fashion_estimator)$)")
 
 # They begin first, so that none of them is waited for alone at the end.
 set(LS_SLOW_TESTS
