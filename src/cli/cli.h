@@ -190,7 +190,7 @@ typedef struct cli_new_file {
   char aside[PATH_MAX];
 } cli_new_file;
 // Begins a file, which the caller finishes if this succeeds.
-//   LS_INVALID_ARGUMENT  at the path is a folder, a fifo, a device.
+//   LS_INVALID_ARGUMENT  at the path is a link, a folder, a fifo, a device.
 ls_status cli_create_file(const char *path, cli_new_file *out);
 // Moves the file to its path, or removes it if `status` or a write has failed.
 // Returns the first failure; takes over `status`.

@@ -154,17 +154,37 @@ ls_status cli_open_file(const char *path, FILE **out_file) {
 }
 
 ls_status cli_create_file(const char *path, cli_new_file *out) {
-  struct stat info;
+  enum { MOST_NAMES = 1000 };
+  struct stat old;
   *out = (cli_new_file){.path = path};
-  if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
+  const bool is_there = lstat(path, &old) == 0;
+  if (is_there && S_ISLNK(old.st_mode))
+    return ls_invalid_argument(
+        "cannot write '%s': it is a link, which may lead to anybody's file; "
+        "name the file itself, or remove the link",
+        path);
+  if (is_there && !S_ISREG(old.st_mode))
     return ls_invalid_argument("cannot write '%s': it is no regular file",
                                path);
-  const int size = snprintf(out->aside, PATH_MAX, "%s.tmp", path);
-  errno = ENAMETOOLONG;
-  if (size < PATH_MAX) out->file = fopen(out->aside, "we");
+  // Takes a name that no file has: one there may be anybody's, or what a killed
+  // command left.
+  int file = -1;
+  errno = EEXIST;
+  for (int i = 0; i < MOST_NAMES && file < 0 && errno == EEXIST; ++i) {
+    errno = ENAMETOOLONG;
+    if (snprintf(out->aside, PATH_MAX, "%s.%d.tmp", path, i) < PATH_MAX)
+      file = open(out->aside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  }
+  if (file >= 0 && is_there) (void)fchmod(file, old.st_mode & 07777);
+  if (file >= 0) out->file = fdopen(file, "wb");
   if (out->file != NULL) return ls_ok();
-  return LS_STATUS(LS_UNAVAILABLE, "cannot write '%s': %s", path,
-                   strerror(errno));
+  const ls_status status =
+      LS_STATUS(LS_UNAVAILABLE, "cannot write '%s': %s", path, strerror(errno));
+  if (file >= 0) {
+    (void)unlink(out->aside);
+    close(file);
+  }
+  return status;
 }
 
 ls_status cli_finish_file(cli_new_file *self, ls_status status) {
