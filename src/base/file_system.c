@@ -15,6 +15,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/file.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/system_files.h"
@@ -364,15 +365,23 @@ static void write_holder(int file) {
   if (ftruncate(file, 0) == 0) (void)!write(file, text, (size_t)size);
 }
 
-// Opens the file and locks it, or names the process that holds the lock.
+// Opens the file and locks it, or names the process that holds the lock. A
+// process that only looks whether there is a lock has it for a moment.
 static ls_status take_lock(const char *path, int *out_file) {
-  for (;;) {
+  enum { TRIES = 6 };
+  const struct timespec pause = {.tv_nsec = 10000000};
+  for (int tries = 1;; ++tries) {
     int file = -1;
     LS_RETURN_IF_ERROR(
         ls_system_open("lock", path, O_RDWR | O_CREAT | O_NOFOLLOW, &file));
     int error = 0;
     while (flock(file, LOCK_EX | LOCK_NB) != 0 && (error = errno) == EINTR)
       error = 0;
+    if (error == EWOULDBLOCK && tries < TRIES) {
+      close(file);
+      (void)nanosleep(&pause, NULL);
+      continue;
+    }
     if (error == EWOULDBLOCK) {
       const ls_status status = locked_by(file, path);
       close(file);

@@ -419,6 +419,26 @@ TEST(a_lock_that_fails_leaves_nothing_behind) {
 }
 
 // ---- Locks -----------------------------------------------------------------
+TEST(a_process_that_looks_for_a_lock_for_a_moment_keeps_none_out) {
+  const char *path = path_of("lock");
+  const int file = open(path, O_RDONLY | O_CREAT, 0666);
+  assert_true(file >= 0 && flock(file, LOCK_SH) == 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    close(file);  // The parent's holds the lock.
+    void *lock = NULL;
+    const ls_status status = files()->lock(NULL, path, &lock);
+    files()->unlock(NULL, lock);
+    _exit(ls_status_is_ok(status) ? 0 : 1);
+  }
+  usleep(15000);
+  close(file);
+  int how = 0;
+  assert_int_equal(waitpid(child, &how, 0), child);
+  assert_true(WIFEXITED(how) && WEXITSTATUS(how) == 0);
+  assert_int_equal(entries_in_folder(), 0);
+}
+
 TEST(a_lock_names_its_holder_and_goes_with_it) {
   const char *path = path_of("lock");
   void *first = NULL, *second = NULL;
