@@ -48,6 +48,14 @@ if [ "$(uname -m)" = x86_64 ] && ! grep -q "kernels +base" out.txt; then
   finds "kernels +base"
 fi
 
+# A small disk is not filled.
+mkdir small
+if unshare -rm mount -t tmpfs -o size=9m none small 2>err.txt; then
+  unshare -rm sh -c "mount -t tmpfs -o size=9m none small && cd small &&
+    '$lockstep' doctor" >out.txt 2>err.txt || fail "a small disk is a problem"
+  finds "^note +disk +0.00[0-9]+ GB free in the current folder; written and "
+fi
+
 # A problem: not even root writes files in /proc.
 if [ -d /proc/self/task ]; then
   (cd /proc/self/task && "$lockstep" doctor) >out.txt 2>err.txt

@@ -269,10 +269,11 @@ static int create_file(void) {
   return named;
 }
 
-// Writes up to 64 MB, for 0.3 seconds, and syncs them. Returns the speed in
-// bytes per second; 0, with errno, on failure.
-static double measure_speed(double *out_seconds) {
-  enum { PIECE = 1 << 20, MOST = 64 };
+// Writes up to 64 MB, or an eighth of the `free` bytes, for 0.3 seconds, and
+// syncs them. Returns the speed in bytes per second; 0, with errno, on failure.
+static double measure_speed(double free, double *out_seconds) {
+  enum { PIECE = 1 << 16, MOST = 1024 };
+  const double most = fmin(MOST, free / 8 / PIECE);
   CLI_OWN_MEMORY(char, piece) = cli_allocate(PIECE);
   const int file = create_file();
   if (file < 0 || piece == NULL) {
@@ -285,7 +286,8 @@ static double measure_speed(double *out_seconds) {
   const double began = cli_now();
   double done = 0;
   bool failed = false;
-  for (int i = 0; i < MOST && !failed && cli_now() - began < 0.3; ++i) {
+  for (int i = 0; (i == 0 || i < most) && !failed && cli_now() - began < 0.3;
+       ++i) {
     const ssize_t size = write(file, piece, PIECE);
     failed = size <= 0;
     done += failed ? 0 : (double)size;
@@ -303,7 +305,7 @@ void cli_check_disk(cli_checkup *checkup) {
   double seconds = 0;
   const double free = cli_free_disk(".");
   errno = 0;
-  const double speed = measure_speed(&seconds);
+  const double speed = measure_speed(free, &seconds);
   if (speed <= 0) {
     cli_finding *finding = cli_find(checkup, CLI_LEVEL_PROBLEM, "disk",
                                     "the current folder cannot be written: %s",
