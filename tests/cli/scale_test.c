@@ -21,7 +21,7 @@ static void expect_scale(const cli_scale *scale, double low, double high,
     const double part = cli_scale_mark(scale, k);
     assert_true(part >= 0 && part <= 1);
     cli_scale_label(scale, k, label, sizeof(label));
-    assert_true(label[0] != '\0' && strlen(label) < 12);
+    assert_true(label[0] != '\0' && strlen(label) < 20);
   }
 }
 
@@ -71,4 +71,12 @@ TEST(marks_are_round_numbers) {
   expect_labels(&scale, "4.5 5 5.5");
   scale = cli_scale_values(0.002, 30, 5, true);
   expect_labels(&scale, "0.001 0.01 0.1 1 10 100");
+  // As many digits as tell marks apart.
+  scale = cli_scale_round(0.693147, 0.693148, 4);
+  expect_labels(&scale, "0.693147 0.6931475 0.693148");
+  scale = cli_scale_exact(123456000, 123456100, 5);
+  expect_labels(&scale, "123.456M 123.45602M 123.45604M 123.45606M 123.45608M "
+                        "123.4561M");
+  scale = cli_scale_values(1000, 1010, 4, true);
+  expect_labels(&scale, "1000 1005 1009 1014");
 }

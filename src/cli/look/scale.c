@@ -82,8 +82,16 @@ double cli_scale_place(const cli_scale *scale, double value) {
   return find_part(scale, scale->log ? log10(value) : value);
 }
 
+// Returns the digits, at least `least`, of a value that tell it from those
+// `gap` away.
+static int count_digits(double value, double gap, int least) {
+  const double digits =
+      floor(log10(fabs(value))) - floor(log10(gap) + 1e-6) + 1;
+  return digits > least ? (int)fmin(digits, 12) : least;
+}
+
 // Writes a number as an axis has it: 0.25, 12k, 1e-05.
-static void print_mark(double value, char *text, size_t size) {
+static void print_mark(double value, double gap, char *text, size_t size) {
   static const struct {
     double unit;
     const char *letter;
@@ -91,19 +99,23 @@ static void print_mark(double value, char *text, size_t size) {
   for (size_t i = 0; i < sizeof(units) / sizeof(*units); ++i) {
     const double scaled = value / units[i].unit;
     if (fabs(value) < 1e4 || fabs(scaled) < 1 || fabs(scaled) >= 1e4) continue;
-    snprintf(text, size, "%.4g%s", scaled, units[i].letter);
+    snprintf(text, size, "%.*g%s", count_digits(value, gap, 4), scaled,
+             units[i].letter);
     return;
   }
-  snprintf(text, size, "%.5g", value == 0 ? 0.0 : value);
+  snprintf(text, size, "%.*g", count_digits(value, gap, 5),
+           value == 0 ? 0.0 : value);
 }
 
 void cli_scale_label(const cli_scale *scale, int index, char *text,
                      size_t size) {
   const double value = find_first(scale) + index * scale->step;
+  const double power = pow(10, value);
   if (scale->log)
-    snprintf(text, size, "%.3g", pow(10, value));
+    snprintf(text, size, "%.*g",
+             count_digits(power, power * (pow(10, scale->step) - 1), 3), power);
   else
-    print_mark(value, text, size);
+    print_mark(value, scale->step, text, size);
 }
 
 void cli_print_value(double value, char *text, size_t size) {
