@@ -52,7 +52,7 @@ double cli_now(void) {
 }
 
 void cli_print_duration(double seconds, char *text, size_t size) {
-  const double most = 359999;  // Prints at most 99:59:59.
+  const double most = 1e9;
   const long s =
       seconds > 0 ? (long)(seconds < most ? seconds + 0.5 : most) : 0;
   if (s >= 3600)

@@ -119,4 +119,8 @@ TEST(numbers_have_units_and_three_digits) {
   assert_string_equal(cli_format_bytes(1023, text), "1023 B");
   assert_string_equal(cli_format_bytes(1 << 20, text), "1.00 MiB");
   assert_string_equal(cli_format_bytes(3e15, text), "2728 TiB");
+  assert_string_equal(cli_format_seconds(0.01234, text), "12.3 ms");
+  assert_string_equal(cli_format_seconds(0.9996, text), "1 s");
+  assert_string_equal(cli_format_seconds(1.2345, text), "1.23 s");
+  assert_string_equal(cli_format_seconds(2000, text), "33:20 min");
 }

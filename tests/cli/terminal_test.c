@@ -30,3 +30,19 @@ TEST(other_lines_do_not_break_the_progress) {
   fclose(file);
   assert_string_equal(text, "\rabc\r\033[Kwarning\n\rabcd\nend\n");
 }
+
+TEST(a_duration_may_have_any_number_of_hours) {
+  static const struct {
+    double seconds;
+    const char *text;
+  } rows[] = {{-1, "0:00"},
+              {59.7, "1:00"},
+              {3600, "1:00:00"},
+              {1e6, "277:46:40"},
+              {1e300, "277777:46:40"}};
+  for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
+    char text[24];
+    cli_print_duration(rows[i].seconds, text, sizeof(text));
+    assert_string_equal(text, rows[i].text);
+  }
+}

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cli/look/history.h"
+#include "cli/look/table.h"
 #include "cli/words.h"
 
 // Appends to the text in `text`, as far as it has room.
@@ -133,11 +134,12 @@ void cli_list_times(const cli_run_budget *budget,
 void cli_history_times(const cli_history *history, char *text, size_t size) {
   const cli_run_budget *budget = &history->budget;
   cli_time_part parts[CLI_TIME_PARTS];
+  char step[CLI_CELL];
   cli_list_times(budget, parts);
   text[0] = '\0';
   if (budget->whole <= 0 || budget->steps <= 0) return;
-  append(text, size, "%.3g ms per step",
-         1e3 * budget->whole / (double)budget->steps);
+  append(text, size, "%s per step",
+         cli_format_seconds(budget->whole / (double)budget->steps, step));
   for (int i = 0; i < CLI_TIME_PARTS; ++i) {
     const double share = 100 * parts[i].seconds / budget->whole;
     if (share >= 0.5) append(text, size, ", %s %.0f%%", parts[i].name, share);

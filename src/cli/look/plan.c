@@ -124,20 +124,6 @@ static void add_known(cli_table *table, const char *name, double bytes) {
           isfinite(bytes) ? cli_format_bytes(bytes, text) : "unknown", "");
 }
 
-static const char *format_seconds(double seconds, char *text) {
-  if (seconds < 1)
-    snprintf(text, CLI_CELL, "%.3g ms", seconds * 1e3);
-  else if (seconds < 60)
-    snprintf(text, CLI_CELL, "%.3g s", seconds);
-  else if (seconds < 3600)
-    snprintf(text, CLI_CELL, "%d:%02d min", (int)(seconds / 60),
-             (int)fmod(seconds, 60));
-  else
-    snprintf(text, CLI_CELL, "%.0f:%02d h", floor(seconds / 3600),
-             (int)fmod(seconds / 60, 60));
-  return text;
-}
-
 static void add_memory(cli_table *table, const plan *p) {
   const cli_memory *m = &p->memory;
   cli_table_add(table);
@@ -161,13 +147,14 @@ static void add_time(cli_table *table, const plan *p, const cli_plan_run *run) {
   cli_table_set(table, 0, "time");
   snprintf(note, sizeof(note), "measured here, mean of %lld",
            (long long)p->timed_steps);
-  add_row(table, "step", format_seconds(p->step_seconds, text), note);
+  add_row(table, "step", cli_format_seconds(p->step_seconds, text), note);
   static const char without[] = "without input, evaluation, saves";
   if (run->examples > 0)
-    add_row(table, "epoch", format_seconds(p->epoch_seconds, text), without);
+    add_row(table, "epoch", cli_format_seconds(p->epoch_seconds, text),
+            without);
   snprintf(note, sizeof(note), "of %lld steps%s%s", (long long)run->steps,
            run->examples > 0 ? "" : ", ", run->examples > 0 ? "" : without);
-  add_row(table, "run", format_seconds(p->run_seconds, text), note);
+  add_row(table, "run", cli_format_seconds(p->run_seconds, text), note);
 }
 
 static void add_disk(cli_table *table, const plan *p) {

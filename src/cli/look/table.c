@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "cli/look/table.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -183,4 +184,18 @@ const char *cli_format_flops(double flops, char *text) {
 const char *cli_format_bytes(double bytes, char *text) {
   static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
   return format_unit(bytes, 1024, units, sizeof(units) / sizeof(*units), text);
+}
+
+const char *cli_format_seconds(double seconds, char *text) {
+  if (seconds < 0.9995)
+    snprintf(text, CLI_CELL, "%.3g ms", seconds * 1e3);
+  else if (seconds < 60)
+    snprintf(text, CLI_CELL, "%.3g s", seconds);
+  else if (seconds < 3600)
+    snprintf(text, CLI_CELL, "%d:%02d min", (int)(seconds / 60),
+             (int)fmod(seconds, 60));
+  else
+    snprintf(text, CLI_CELL, "%.0f:%02d h", floor(seconds / 3600),
+             (int)fmod(seconds / 60, 60));
+  return text;
 }

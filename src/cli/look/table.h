@@ -41,10 +41,11 @@ ls_status cli_table_print(const cli_table *table, int width);
 void cli_table_close(cli_table *table);
 CLI_OWNED_STRUCT(cli_table, cli_table_close)
 
-// Format "1,234,567", "1.23 Gflop" and "4.56 MiB", into CLI_CELL bytes, which
-// they return.
+// Format "1,234,567", "1.23 Gflop", "4.56 MiB" and "7.89 ms", into CLI_CELL
+// bytes, which they return.
 const char *cli_format_count(int64_t count, char *text);
 const char *cli_format_flops(double flops, char *text);
 const char *cli_format_bytes(double bytes, char *text);
+const char *cli_format_seconds(double seconds, char *text);
 
 #endif  // LS_CLI_LOOK_TABLE_H_
