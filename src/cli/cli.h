@@ -205,6 +205,7 @@ void cli_show_warnings_alone(void);
 // Prints an untrusted text without control characters, or bytes that are no
 // UTF-8, to standard output.
 void cli_print_clean(const char *text);
+void cli_print_clean_bytes(const char *bytes, size_t size);
 // Prints a number as JSON with `digits` digits; null if it is not finite.
 void cli_print_real(double value, int digits);
 // Prints a text as a JSON string to standard output.

@@ -45,7 +45,11 @@ static void put_clean(FILE *out, const char *text, size_t size, char except) {
 }
 
 void cli_print_clean(const char *text) {
-  put_clean(stdout, text, strlen(text), '\0');
+  cli_print_clean_bytes(text, strlen(text));
+}
+
+void cli_print_clean_bytes(const char *bytes, size_t size) {
+  put_clean(stdout, bytes, size, '\0');
 }
 
 // Writes which rank is speaking, if it is another one than the first.

@@ -124,6 +124,21 @@ done
 tells 1 "^metrics.jsonl: 1 line of 'damaged' is damaged$" diff run damaged
 tells 1 '"damaged":1,"only_in":"damaged"' diff run damaged --json
 tells 1 '^metrics.jsonl: first at step' diff damaged damaged-other
+# So is one after zeros, as of a crash of the machine.
+cp run/metrics.jsonl damaged
+printf '\0\0{"step":21}\n' >>damaged/metrics.jsonl
+tells 1 "^metrics.jsonl: 1 line of 'damaged' is damaged$" diff run damaged
+# Only numbers have bits, and what is no JSON is a text.
+cp run/metrics.jsonl damaged
+sed -i 's/"loss":[^,]*/"loss":null/' damaged/metrics.jsonl
+tells 1 '^metrics.jsonl: .* loss is [0-9.]+ \(0x[0-9a-f]{16}\) and null$' \
+  diff run damaged
+tells 1 '"member":"loss","values":\["[0-9.]+ \(0x[0-9a-f]{16}\)","null"\]' \
+  diff run damaged --json
+cp run/metrics.jsonl damaged
+sed -i 's/"seed":0/"seed":falseNaN/' damaged/config.json
+tells 0 '^\{"in":"config.json","member":"seed","values":\[0,"falseNaN"\]\}$' \
+  diff run damaged --json
 rm -r damaged damaged-other
 # Parted at a step in between.
 cp -r run resumed
@@ -138,6 +153,23 @@ tells 1 "^metrics.jsonl: 'run' continues at step" diff run resumed
 rm bare/metrics.jsonl resumed/model.safetensors
 ends 1 "have no step in common to compare" diff bare resumed
 rm -r bare
+
+# Names of others are printed without what a terminal takes for commands.
+printf '\110\0\0\0\0\0\0\0{"w\\u001b[31m\\n":{"dtype":"F64","shape":[3],"data_offsets":[0,24]}}     ' >one.safetensors
+cp one.safetensors two.safetensors
+printf '%16s\0\0\0\0\0\0\0\0' '' >>one.safetensors
+printf '%24s' '' >>two.safetensors
+tells 1 '^w\?\[31m\?: 1 of 3 elements of f64\[3\]; first w\?\[31m\?\[2\] is 0 ' \
+  checkpoint diff one.safetensors two.safetensors
+# Differences of numbers may be larger than any.
+printf '\100\0\0\0\0\0\0\0{"w":{"dtype":"F64","shape":[3],"data_offsets":[0,24]}}         ' >one.safetensors
+for number in '\240\310\353\205\363\314\341\177' '\240\310\353\205\363\314\341\377' \
+              '\240\310\353\205\363\314\341\177'; do
+  # shellcheck disable=SC2059
+  printf "$number"
+done >>one.safetensors
+tells 0 '^w +f64\[3\] +24 bytes +-1e\+308 +1e\+308 +3.333e\+307 +9.428e\+307$' \
+  checkpoint show one.safetensors
 
 # Complex elements have two parts, and no order.
 if command -v python3 >out.txt; then

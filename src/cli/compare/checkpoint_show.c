@@ -143,7 +143,9 @@ typedef struct statistics {
 static statistics statistics_of(const ls_array *array) {
   statistics s = {.least = INFINITY, .most = -INFINITY};
   const int64_t count = ls_array_num_elements(array);
-  double squares = 0;  // Squared distances to the mean so far (Welford, 1962).
+  // Mean, and squared distances to it, so far (Welford, 1962); wider, since the
+  // difference of two numbers may be infinite.
+  long double mean = 0, squares = 0;
   int64_t numbers = 0;
   const bool is_complex = ls_dtype_is_complex(ls_array_dtype(array));
   for (int64_t i = 0; i < count; ++i) {
@@ -156,15 +158,18 @@ static statistics statistics_of(const ls_array *array) {
       ++s.nans;
       continue;
     }
-    const double before = value - s.mean;
-    s.mean += before / (double)++numbers;
-    squares += before * (value - s.mean);
+    const long double before = (long double)value - mean;
+    mean += before / (long double)++numbers;
+    squares += before * ((long double)value - mean);
     s.least = fmin(s.least, value);
     s.most = fmax(s.most, value);
   }
-  if (numbers == 0 || is_complex)
+  if (numbers == 0 || is_complex) {
     s.least = s.most = s.mean = s.deviation = (double)NAN;
-  if (numbers > 0 && !is_complex) s.deviation = sqrt(squares / (double)numbers);
+    return s;
+  }
+  s.mean = (double)mean;
+  s.deviation = (double)sqrtl(squares / (long double)numbers);
   return s;
 }
 

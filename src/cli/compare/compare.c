@@ -170,23 +170,31 @@ static void print_index(ls_shape shape, int64_t index, char *text,
   snprintf(text + at, size - at, "]");
 }
 
+static void print_name(const char *indent, const char *name) {
+  fputs(indent, stdout);
+  cli_print_clean(name);
+  fputs(": ", stdout);
+}
+
 void cli_print_difference(const char *indent, const char *name,
                           const ls_array *a, const ls_array *b,
                           const cli_difference *d) {
   char index[128], one[160], other[160];
   const ls_dtype dtype = ls_array_dtype(a);
   const ls_shape shape = ls_array_shape(a);
+  print_name(indent, name);
   if (d->first < 0) {
-    printf("%s%s: %s and %s\n", indent, name, LS_SHAPE_TEXT(dtype, shape),
+    printf("%s and %s\n", LS_SHAPE_TEXT(dtype, shape),
            LS_SHAPE_TEXT(ls_array_dtype(b), ls_array_shape(b)));
     return;
   }
   print_index(shape, d->first, index, sizeof(index));
   print_element(a, d->first, one);
   print_element(b, d->first, other);
-  printf("%s%s: %lld of %lld elements of %s; first %s%s is %s and %s", indent,
-         name, (long long)d->count, (long long)ls_array_num_elements(a),
-         LS_SHAPE_TEXT(dtype, shape), name, index, one, other);
+  printf("%lld of %lld elements of %s; first ", (long long)d->count,
+         (long long)ls_array_num_elements(a), LS_SHAPE_TEXT(dtype, shape));
+  cli_print_clean(name);
+  printf("%s is %s and %s", index, one, other);
   printf("; at most %.6g apart, relative %.3g", d->absolute, d->relative);
   if (has_ulps(dtype)) printf(", %llu ulp", (unsigned long long)d->ulp);
   if (d->nans > 0) printf("; %lld are no numbers", (long long)d->nans);
@@ -279,8 +287,8 @@ static void print_alone(comparing *c, const ls_saved_entry *entry,
   const char *type = LS_SHAPE_TEXT(entry->type.dtype, entry->type.shape);
   if (!is_shown(c)) return;
   if (!c->options->json) {
-    printf("%s%s: only in '%s', %s\n", c->indent, entry->name, path_of(file),
-           type);
+    print_name(c->indent, entry->name);
+    printf("only in '%s', %s\n", path_of(file), type);
     return;
   }
   cli_print_text('{', "array", entry->name);
@@ -294,7 +302,8 @@ static void print_types(comparing *c, const ls_saved_entry *a,
   const char *other = LS_SHAPE_TEXT(b->type.dtype, b->type.shape);
   if (!is_shown(c)) return;
   if (!c->options->json) {
-    printf("%s%s: %s and %s\n", c->indent, a->name, one, other);
+    print_name(c->indent, a->name);
+    printf("%s and %s\n", one, other);
     return;
   }
   cli_print_text('{', "array", a->name);

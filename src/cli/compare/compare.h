@@ -46,8 +46,8 @@ ls_status cli_compare_notes(const ls_saved_file *a, const ls_saved_file *b,
 
 // ---- Lines of metrics.jsonl ------------------------------------------------
 // Reads a whole file of a folder; NULL if it does not exist. A zero follows
-// its bytes, whose number `*out_size` gets if it is not NULL. Free the text
-// with cli_release.
+// its bytes, whose number `*out_size` gets if it is not NULL: else zeros among
+// them become '?'. Free the text with cli_release.
 ls_status cli_read_text(const char *folder, const char *name, char **out_text,
                         size_t *out_size);
 

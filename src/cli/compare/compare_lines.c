@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/compare/compare.h"
+#include "cli/data/json_text.h"
 
 ls_status cli_read_text(const char *folder, const char *name, char **out_text,
                         size_t *out_size) {
@@ -26,8 +27,12 @@ ls_status cli_read_text(const char *folder, const char *name, char **out_text,
   CLI_OWN_ARRAY_OR_RETURN(char, text, (size_t)size + 1);
   if (fread(text, 1, (size_t)size, file) != (size_t)size)
     return ls_invalid_argument("'%s' cannot be read", path);
-  *out_text = cli_give(&text);
+  // A zero, as of a crash of the machine, would end the text: its line is
+  // damaged.
+  for (long i = 0; i < size && out_size == NULL; ++i)
+    if (text[i] == '\0') text[i] = '?';
   if (out_size != NULL) *out_size = (size_t)size;
+  *out_text = cli_give(&text);
   return ls_ok();
 }
 
@@ -132,24 +137,50 @@ static bool have_same_value(const cli_member *a, const cli_member *b) {
          memcmp(a->value, b->value, a->value_size) == 0;
 }
 
+// Returns true if a value, which may be of a damaged file, is JSON.
+static bool is_json(const cli_member *member) {
+  const char *end = member->value + member->value_size;
+  cli_cursor c = {.text = member->value, .at = member->value, .end = end};
+  CLI_OWN(ls_status, status) = cli_cursor_skip(&c, NULL);
+  size_t size = 1;
+  for (const char *at = member->value; at < end && size > 0; at += size)
+    size = cli_utf8_size(at, (size_t)(end - at));
+  return ls_status_is_ok(status) && c.at == end && size > 0;
+}
+
+// Prints a value as JSON: one that is none as a text; NULL, a missing one, as
+// null.
+static void print_json_value(const cli_member *member) {
+  if (member == NULL)
+    printf("null");
+  else if (is_json(member))
+    printf("%.*s", (int)member->value_size, member->value);
+  else
+    cli_write_json(stdout, member->value, member->value_size);
+}
+
 // Prints a number with its bits, a text as it is, or NULL, a missing member.
 static void print_value(const cli_member *member, bool json) {
   const char *quote = json ? "\"" : "";
-  char text[64];
+  char text[64], *end = text;
   uint64_t bits = 0;
   if (member == NULL) {
     printf(json ? "null" : "missing");
     return;
   }
-  const int size = (int)member->value_size;
-  if (size > 1 && member->value[0] == '"') {
-    printf("%s%.*s%s", quote, size - 2, member->value + 1, quote);
-    return;
-  }
-  snprintf(text, sizeof(text), "%.*s", size, member->value);
-  const double value = strtod(text, NULL);
+  const size_t size = member->value_size;
+  const bool is_text = size > 1 && member->value[0] == '"';
+  snprintf(text, sizeof(text), "%.*s", (int)size, member->value);
+  const double value = strtod(text, &end);
   memcpy(&bits, &value, sizeof(bits));
-  printf("%s%s (0x%016llx)%s", quote, text, (unsigned long long)bits, quote);
+  if (end > text && *end == '\0')
+    printf("%s%s (0x%016llx)%s", quote, text, (unsigned long long)bits, quote);
+  else if (json && is_text)
+    print_json_value(member);
+  else if (json)
+    cli_write_json(stdout, member->value, size);
+  else
+    cli_print_clean_bytes(member->value + is_text, size - 2 * is_text);
 }
 
 // Returns the member that a difference is about; one of them may be NULL.
@@ -167,8 +198,8 @@ static void print_members(const cli_line *line, const cli_member *one,
            (long long)line->step);
     cli_write_json(stdout, member->key, member->key_size);
   } else {
-    printf("metrics.jsonl: first at step %lld: %.*s", (long long)line->step,
-           (int)member->key_size, member->key);
+    printf("metrics.jsonl: first at step %lld: ", (long long)line->step);
+    cli_print_clean_bytes(member->key, member->key_size);
   }
   printf(json ? ",\"values\":[" : " is ");
   print_value(one, json);
@@ -216,41 +247,41 @@ bool cli_lines_are_equal(const cli_line *a, const cli_line *b, bool json) {
 // ---- Records ---------------------------------------------------------------
 // Most bytes of a member's value that are printed.
 enum { MOST_VALUE = 60 };
-static int shown_size(size_t size) {
-  return (int)(size < MOST_VALUE ? size : MOST_VALUE);
-}
-static const char *cut_mark(size_t size) {
-  return size > MOST_VALUE ? "..." : "";
+static void print_cut(const cli_member *member) {
+  const bool cut = member->value_size > MOST_VALUE;
+  cli_print_clean_bytes(member->value, cut ? MOST_VALUE : member->value_size);
+  if (cut) printf("...");
 }
 
 // Prints a difference as JSON; a side without the member is NULL.
 static void print_member_json(const char *title, const cli_member *one,
                               const cli_member *other) {
-  const cli_member *const both[] = {one, other};
   const cli_member *named = choose_member(one, other);
   cli_print_text('{', "in", title);
   printf(",\"member\":");
   cli_write_json(stdout, named->key, named->key_size);
   printf(",\"values\":[");
-  for (int i = 0; i < 2; ++i) {
-    const cli_member *member = both[i];
-    printf("%s%.*s", i == 0 ? "" : ",",
-           member != NULL ? (int)member->value_size : 4,
-           member != NULL ? member->value : "null");
-  }
+  print_json_value(one);
+  printf(",");
+  print_json_value(other);
   printf("]}\n");
 }
 
 static void print_member_text(const char *title, const cli_member *one,
                               const cli_member *other) {
   const cli_member *named = choose_member(one, other);
-  printf("%s %.*s: ", title, (int)named->key_size, named->key);
-  if (one == NULL || other == NULL)
-    printf("only in the %s\n", other == NULL ? "first" : "second");
-  else
-    printf("%.*s%s and %.*s%s\n", shown_size(one->value_size), one->value,
-           cut_mark(one->value_size), shown_size(other->value_size),
-           other->value, cut_mark(other->value_size));
+  cli_print_clean(title);
+  printf(" ");
+  cli_print_clean_bytes(named->key, named->key_size);
+  if (one == NULL || other == NULL) {
+    printf(": only in the %s\n", other == NULL ? "first" : "second");
+    return;
+  }
+  printf(": ");
+  print_cut(one);
+  printf(" and ");
+  print_cut(other);
+  printf("\n");
 }
 
 typedef void (*member_printer)(const char *title, const cli_member *one,
