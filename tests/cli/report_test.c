@@ -2,10 +2,16 @@
 // Pages of `lockstep report`: well-formed, without scripts and references to
 // other places, whatever a run's folder holds.
 #define _GNU_SOURCE
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -236,6 +242,61 @@ TEST(trained_runs_are_compared_and_evaluated) {
   expect_contains(without, "Not evaluated: --examples 0 was given");
   remove_tree("run-1");
   remove_tree("run-2");
+}
+
+// Returns 0 if a report, made where nobody can lock files, has `wanted`; 2
+// where there is no such kernel.
+static int report_without_locks(const char *wanted) {
+  const pid_t child = fork();
+  if (child == 0) {
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_flock, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOLCK),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+    struct sock_fprog program = {LS_COUNT_OF(code), code};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
+      _exit(2);
+    HEAP(char, text) = run_command("report killed --out -");
+    _exit(strstr(text, wanted) != NULL ? 0 : 1);
+  }
+  int how = 0;
+  assert_int_equal(waitpid(child, &how, 0), child);
+  assert_true(WIFEXITED(how));
+  return WEXITSTATUS(how);
+}
+
+TEST(a_killed_run_has_ended_where_files_have_no_locks) {
+  if (getenv("LOCKSTEP") == NULL) skip();
+  write_run("killed", "{\"steps\":9}", "{\"step\":1,\"loss\":2}\n");
+  FILE *lock = fopen("killed/lock", "w");
+  assert_non_null(lock);
+  fclose(lock);
+  const int code = report_without_locks("<p>ended, step 1 of 9");
+  remove_tree("killed");
+  if (code == 2) skip();
+  assert_int_equal(code, 0);
+}
+
+TEST(entries_are_compared_and_shown_to_their_ends) {
+  char config[1000];
+  for (int i = 0; i < 2; ++i) {
+    snprintf(config, sizeof(config),
+             "{\"features\":\"%0800d\",\"names\":\"a\\nb\\n\"}", i);
+    write_run(i == 0 ? "one" : "two", config,
+              i == 0 ? "{\"step\":123456789,\"loss\":2}\n" : NULL);
+  }
+  HEAP(char, text) = run_command("report one two --out -");
+  snprintf(config, sizeof(config),
+           "<tr class=\"differs\"><th>features</th><td class=\"long\">%0800d"
+           "</td>",
+           0);
+  expect_contains(text, config);
+  expect_contains(text, "<td class=\"long\">a; b </td>");
+  expect_contains(text, "<td class=\"n\">123456789</td>");
+  remove_tree("one");
+  remove_tree("two");
 }
 
 // Writes an IDX file of bytes with these dimensions.

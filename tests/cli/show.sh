@@ -89,8 +89,23 @@ shows "unknown model on unknown data" empty
 rm empty/config.json
 shows "no configuration (config.json is missing)" empty
 
-# ---- Refused -----------------------------------------------------------------
+# Zeros of a crash do not end the file; metrics are known by whole words; steps
+# may take seconds, and names may be anything.
+{
+  printf '{"step":10,"previous_loss":5,"test_mae":5,"x_iou":5,"a\177b":1}\n'
+  printf '\0\0{"step":15,"previous_loss":1}\n'
+  printf '{"step":20,"previous_loss":4,"test_mae":6,"x_iou":6,"steps":10,"budget":{"whole":12.345}}\n'
+} >empty/metrics.jsonl
+shows '"state":"ended","step":20,' empty --json
+for best in '"previous_loss":{"last":4,"best":4,' '"test_mae":{"last":6,"best":5,' \
+            '"x_iou":{"last":6,"best":6,' '"garbage_lines":1,'; do
+  grep -qF "$best" out.txt || fail "wanted: $best"
+done
+shows "1.23 s per step" empty
+shows "empty	10	a?b	1" empty --table
 rm empty/metrics.jsonl
+
+# ---- Refused -----------------------------------------------------------------
 ends 1 "'empty' is no run folder: it has neither config.json nor metrics.jsonl, nor event files" \
   show empty
 ends 1 "'nowhere' is no run folder" show nowhere

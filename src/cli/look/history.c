@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "cli/look/history.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
 #include <limits.h>
@@ -93,12 +94,21 @@ double cli_series_last(const cli_series *series) {
                                              : NAN;
 }
 
-// Returns 1 if larger values are better, -1 if smaller ones are, 0 if unknown.
+// Returns 1 if larger values are better, by the words of a name such as
+// "test_mean_iou", -1 if smaller ones are, 0 if unknown.
 static int find_direction(const char *name) {
-  static const char *const losses[] = {"loss", "error", "perplexity"};
-  if (strstr(name, "accuracy") != NULL || strstr(name, "iou") != NULL) return 1;
-  for (size_t i = 0; i < sizeof(losses) / sizeof(*losses); ++i)
-    if (strstr(name, losses[i]) != NULL) return -1;
+  static const struct {
+    const char *word;
+    int direction;
+  } rows[] = {{"accuracy", 1},    {"iou", 1},  {"loss", -1}, {"error", -1},
+              {"perplexity", -1}, {"mae", -1}, {"mse", -1},  {"rmse", -1}};
+  for (size_t size; *name != '\0'; name += size + (name[size] != '\0')) {
+    size = strcspn(name, "_/.- ");
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); ++i)
+      if (strlen(rows[i].word) == size &&
+          strncmp(name, rows[i].word, size) == 0)
+        return rows[i].direction;
+  }
   return 0;
 }
 
@@ -250,7 +260,9 @@ static bool is_locked(const char *folder) {
     return false;
   const int file = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
   if (file < 0) return false;
-  const bool locked = flock(file, LOCK_SH | LOCK_NB) != 0;
+  // A file system without locks fails in another way.
+  const bool locked =
+      flock(file, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
   close(file);
   return locked;
 }

@@ -119,7 +119,9 @@ void cli_page_text(FILE *out, const char *text) {
     const char *escape = escape_of(*text);
     if (escape != NULL)
       fputs(escape, out);
-    else if (*text == '\n' || *text == '\t')
+    else if (*text == '\n')
+      fputs(text[1] != '\0' ? "; " : " ", out);
+    else if (*text == '\t')
       fputc(' ', out);
     else if (size > 0)
       fwrite(text, 1, size, out);

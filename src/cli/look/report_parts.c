@@ -89,7 +89,10 @@ static void write_metric(FILE *out, const cli_report_data *data, size_t run,
   write_run_cell(out, data, run);
   cli_page_number(out, cli_series_last(series));
   cli_page_number(out, best);
-  cli_page_number(out, step);
+  if (isnan(best))
+    cli_page_number(out, best);
+  else
+    fprintf(out, "<td class=\"n\">%.0f</td>", step);
   fputs("</tr>\n", out);
 }
 
@@ -208,16 +211,24 @@ static bool is_in(const char *config, const char *key) {
   return config != NULL && cli_json_find(config, key, &member);
 }
 
+// Returns an entry, "" if a run lacks it; NULL without memory.
+static char *copy_entry(const cli_history *history, const char *key) {
+  const char *config = history->config;
+  const size_t size = config != NULL ? strlen(config) + 1 : 1;
+  char *text = cli_allocate(size);
+  if (text != NULL) cli_history_entry(history, key, text, size);
+  return text;
+}
+
 // Writes the row of an entry that is set in one of the runs.
 static void write_entry(FILE *out, const cli_report_data *data,
                         const char *key) {
   const cli_histories *runs = &data->runs;
-  char first[512], text[512];
-  bool differs = false, is_set = false;
-  cli_history_entry(&runs->items[0], key, first, sizeof(first));
-  is_set = first[0] != '\0';
+  CLI_OWN_MEMORY(char, first) = copy_entry(&runs->items[0], key);
+  bool differs = false, is_set = first != NULL && first[0] != '\0';
   for (size_t r = 1; r < runs->count; ++r) {
-    cli_history_entry(&runs->items[r], key, text, sizeof(text));
+    CLI_OWN_MEMORY(char, text) = copy_entry(&runs->items[r], key);
+    if (first == NULL || text == NULL) continue;
     differs |= strcmp(first, text) != 0;
     is_set |= text[0] != '\0';
   }
@@ -226,8 +237,8 @@ static void write_entry(FILE *out, const cli_report_data *data,
   cli_page_text(out, key);
   fputs("</th>", out);
   for (size_t r = 0; r < runs->count; ++r) {
-    cli_history_entry(&runs->items[r], key, text, sizeof(text));
-    cli_page_cell(out, text);
+    CLI_OWN_MEMORY(char, text) = copy_entry(&runs->items[r], key);
+    cli_page_cell(out, text != NULL ? text : "");
   }
   fputs("</tr>\n", out);
 }

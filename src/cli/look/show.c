@@ -73,9 +73,12 @@ static void print_table(const cli_history *history, const cli_words *only) {
   for (size_t i = 0; i < history->num_series; ++i) {
     const cli_series *series = &history->series[i];
     if (!cli_words_fit(only, series->name)) continue;
-    for (size_t k = 0; k < series->count; ++k)
-      printf("%s\t%.0f\t%s\t%.9g\n", history->folder, series->steps[k],
-             series->name, series->values[k]);
+    for (size_t k = 0; k < series->count; ++k) {
+      cli_print_clean(history->folder);
+      printf("\t%.0f\t", series->steps[k]);
+      cli_print_clean(series->name);
+      printf("\t%.9g\n", series->values[k]);
+    }
   }
 }
 
@@ -113,11 +116,15 @@ static void print_changes(const shower *self, const cli_histories *histories) {
     if (self->marks[r] == mark) continue;
     self->marks[r] = mark;
     cli_history_progress(history, text, sizeof(text));
-    printf("%s: %s", history->folder, text);
+    cli_print_clean(history->folder);
+    printf(": %s", text);
     for (size_t i = 0; i < history->num_series; ++i) {
       const char *name = history->series[i].name;
       cli_print_value(cli_series_last(&history->series[i]), text, sizeof(text));
-      if (cli_words_fit(&self->only, name)) printf(", %s %s", name, text);
+      if (!cli_words_fit(&self->only, name)) continue;
+      printf(", ");
+      cli_print_clean(name);
+      printf(" %s", text);
     }
     putchar('\n');
   }
