@@ -15,10 +15,10 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/file.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/system_files.h"
+#include "base/threads/threads.h"
 
 ls_status ls_system_status(const char *verb, const char *path, int error) {
   ls_code code = LS_UNAVAILABLE;
@@ -368,8 +368,7 @@ static void write_holder(int file) {
 // Opens the file and locks it, or names the process that holds the lock. A
 // process that only looks whether there is a lock has it for a moment.
 static ls_status take_lock(const char *path, int *out_file) {
-  enum { TRIES = 6 };
-  const struct timespec pause = {.tv_nsec = 10000000};
+  enum { TRIES = 6, PAUSE_NANOS = 10000000 };
   for (int tries = 1;; ++tries) {
     int file = -1;
     LS_RETURN_IF_ERROR(
@@ -379,7 +378,7 @@ static ls_status take_lock(const char *path, int *out_file) {
       error = 0;
     if (error == EWOULDBLOCK && tries < TRIES) {
       close(file);
-      (void)nanosleep(&pause, NULL);
+      ls_thread_sleep(PAUSE_NANOS);
       continue;
     }
     if (error == EWOULDBLOCK) {
