@@ -11,19 +11,28 @@
 // replaced.
 #define cli_allocate room_test_allocate
 #define cli_release room_test_release
-#define cli_read_limit room_test_read_limit
+#define cli_least_of_groups room_test_least_of_groups
+#define cli_group_number room_test_group_number
 #define cli_format_bytes room_test_format_bytes
 #include "cli/look/room.c"
 
+// Limit and use of a group, and of the one that it is in.
 static double limit = INFINITY, used = INFINITY;
+static double outer_limit = INFINITY, outer_used = INFINITY;
 
 void *cli_allocate(size_t size) { return calloc(1, size); }
 void cli_release(void *memory) { free(memory); }
-double cli_read_limit(const char *name, const char *first,
-                      double (*read)(const char *text)) {
-  (void)first;
-  assert_true(read("12\n") == 12 && isinf(read("max")) && isinf(read("0")));
-  return strcmp(name, "memory.max") == 0 ? limit : used;
+double cli_least_of_groups(const char *controller,
+                           double (*read)(const char *folder)) {
+  assert_string_equal(controller, "memory");
+  return fmin(read("inner"), read("outer"));
+}
+double cli_group_number(const char *folder, const char *name) {
+  const bool is_inner = strcmp(folder, "inner") == 0;
+  if (strcmp(name, "memory.max") == 0) return is_inner ? limit : outer_limit;
+  if (strcmp(name, "memory.usage_in_bytes") == 0)
+    return is_inner ? used : outer_used;
+  return INFINITY;  // Of the other version.
 }
 const char *cli_format_bytes(double bytes, char *text) {
   snprintf(text, CLI_CELL, "%.0f B", bytes);
@@ -40,7 +49,13 @@ TEST(the_room_of_a_control_group_is_what_it_leaves) {
   used = limit;  // The group is full: what this process has remains.
   const double left = cli_room();
   assert_true(left <= limit && left > 0);
-  limit = used = INFINITY;
+  // Others of the group around it leave less than it may have.
+  outer_limit = 256 << 20;
+  outer_used = 256 << 20;
+  limit = 192 << 20;
+  used = 1;
+  assert_true(cli_room() <= own + (8 << 20));
+  outer_limit = outer_used = limit = used = INFINITY;
 }
 
 TEST(the_disk_of_a_folder_that_will_be_made_is_its_parents) {

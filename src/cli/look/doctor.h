@@ -31,14 +31,15 @@ cli_finding *cli_find(cli_checkup *checkup, cli_level level,
     LS_PRINTF(4, 5);
 void cli_advise(cli_finding *finding, const char *format, ...) LS_PRINTF(2, 3);
 
-// Reads a file of the process's control group, such as "cpu.max" of version 2,
-// from the innermost group on, or a file of version 1 named `first`, such as
-// "memory/memory.limit_in_bytes". Calls `read` for each; returns the least
-// result; INFINITY if there is no limit.
-double cli_read_limit(const char *name, const char *first,
-                      double (*read)(const char *text));
-// Reads a number above 0; INFINITY if the text is none (room.c).
-double cli_read_amount(const char *text);
+// Calls `read` for the folder of each control group of this process, of both
+// versions, of a controller such as "memory", from the innermost on; returns
+// the least result; INFINITY if there is no limit.
+double cli_least_of_groups(const char *controller,
+                           double (*read)(const char *folder));
+// Reads the number above 0 in a file of a group; INFINITY if there is none.
+double cli_group_number(const char *folder, const char *name);
+// Returns the memory that the control groups allow (room.c).
+double cli_group_limit(void);
 
 // ---- Checks ----------------------------------------------------------------
 void cli_check_processors(cli_checkup *checkup);

@@ -28,53 +28,65 @@ static bool read_line(const char *path, char *text, size_t size) {
 }
 
 // ---- Control groups --------------------------------------------------------
-// Finds the process's group of version 2, such as "/user.slice".
-static bool find_group(char *group, size_t size) {
+// Finds the process's group of a controller, "" for version 2, such as
+// "/user.slice". Returns false if there is none.
+static bool find_group(const char *controller, char *group, size_t size) {
   char line[PATH_MAX];
   CLI_OWN(FILE, file) = fopen("/proc/self/cgroup", "re");
   while (file != NULL && fgets(line, sizeof(line), file) != NULL) {
-    if (strncmp(line, "0::", 3) != 0) continue;
+    // NUMBER:CONTROLLER,CONTROLLER:PATH.
+    char *rest = line;
     line[strcspn(line, "\n")] = '\0';
-    const size_t length = strlen(line + 3);
-    if (length >= size) return false;
-    memcpy(group, line + 3, length + 1);
-    return true;
+    (void)strsep(&rest, ":");
+    char *names = strsep(&rest, ":");
+    for (const char *name; rest != NULL && (name = strsep(&names, ","));)
+      if (strcmp(name, controller) == 0)
+        return snprintf(group, size, "%s", rest) < (int)size;
   }
   return false;
 }
 
-double cli_read_limit(const char *name, const char *first,
-                      double (*read)(const char *text)) {
-  char group[PATH_MAX / 2] = "", path[PATH_MAX], text[128];
+double cli_least_of_groups(const char *controller,
+                           double (*read)(const char *folder)) {
+  char group[PATH_MAX / 2], folder[PATH_MAX];
   double least = INFINITY;
-  snprintf(path, sizeof(path), "/sys/fs/cgroup/%s", first);
-  if (read_line(path, text, sizeof(text))) least = read(text);
-  if (!find_group(group, sizeof(group))) return least;
-  for (;;) {
-    snprintf(path, sizeof(path), "/sys/fs/cgroup%s/%s", group, name);
-    if (read_line(path, text, sizeof(text))) least = fmin(least, read(text));
-    char *slash = strrchr(group, '/');
-    if (slash == NULL) return least;
-    *slash = '\0';
+  for (int version = 1; version <= 2; ++version) {
+    if (!find_group(version == 1 ? controller : "", group, sizeof(group)))
+      group[0] = '\0';
+    for (;;) {
+      snprintf(folder, sizeof(folder), "/sys/fs/cgroup%s%s%s",
+               version == 1 ? "/" : "", version == 1 ? controller : "", group);
+      least = fmin(least, read(folder));
+      char *slash = strrchr(group, '/');
+      if (slash == NULL) break;
+      *slash = '\0';
+    }
   }
+  return least;
+}
+
+double cli_group_number(const char *folder, const char *name) {
+  char path[PATH_MAX], text[128], *end = text;
+  if (snprintf(path, sizeof(path), "%s/%s", folder, name) >= PATH_MAX ||
+      !read_line(path, text, sizeof(text)))
+    return INFINITY;
+  const double value = strtod(text, &end);
+  return end != text && value > 0 ? value : INFINITY;
 }
 
 // ---- Processors ------------------------------------------------------------
-// Reads "200000 100000", of "max 100000", as a number of processors.
-static double read_quota(const char *text) {
+// Reads a group's quota as a number of processors: "200000 100000", or "max
+// 100000", of version 2, two files of version 1.
+static double read_quota(const char *folder) {
+  char path[PATH_MAX], text[128];
   double quota = 0, period = 0;
-  if (sscanf(text, "%lf %lf", &quota, &period) != 2) return INFINITY;
-  return quota > 0 && period > 0 ? quota / period : INFINITY;
-}
-
-static double find_quota(void) {
-  const double quota = cli_read_limit("cpu.max", "cpu.max", read_quota);
-  const double old = cli_read_limit("cpu.cfs_quota_us", "cpu/cpu.cfs_quota_us",
-                                    cli_read_amount);
-  const double period = cli_read_limit(
-      "cpu.cfs_period_us", "cpu/cpu.cfs_period_us", cli_read_amount);
-  return fmin(quota,
-              isfinite(old) && isfinite(period) ? old / period : INFINITY);
+  if (snprintf(path, sizeof(path), "%s/cpu.max", folder) < PATH_MAX &&
+      read_line(path, text, sizeof(text)))
+    return sscanf(text, "%lf %lf", &quota, &period) == 2 ? quota / period
+                                                         : INFINITY;
+  quota = cli_group_number(folder, "cpu.cfs_quota_us");
+  period = cli_group_number(folder, "cpu.cfs_period_us");
+  return isfinite(period) ? quota / period : INFINITY;
 }
 
 static void check_governor(cli_checkup *checkup) {
@@ -105,7 +117,7 @@ void cli_check_processors(cli_checkup *checkup) {
            "%s; %ld logical processors, of which this process may use %d; %d "
            "compute thread%s by default",
            name, online, usable, threads, threads == 1 ? "" : "s");
-  const double quota = find_quota();
+  const double quota = cli_least_of_groups("cpu", read_quota);
   if (!isfinite(quota)) {
     cli_find(checkup, CLI_LEVEL_OK, "cpu quota", "none");
   } else {
@@ -182,9 +194,7 @@ void cli_check_memory(cli_checkup *checkup) {
   static const char path[] = "/proc/meminfo";
   const double all = cli_read_memory(path, "MemTotal"),
                free = cli_read_memory(path, "MemAvailable");
-  const double limit = cli_read_limit(
-      "memory.max", "memory/memory.limit_in_bytes", cli_read_amount);
-  const double room = cli_room();
+  const double limit = cli_group_limit(), room = cli_room();
   char group[96] = "";
   if (limit < all)
     snprintf(group, sizeof(group), "; the control group allows %.1f GiB",

@@ -124,14 +124,6 @@ void cli_plan_run_close(cli_plan_run *run) {
 }
 
 // ---- Sizes -----------------------------------------------------------------
-static double sum_of_bytes(ls_variable *const *variables, size_t count) {
-  double bytes = 0;
-  for (size_t i = 0; i < count; ++i)
-    bytes += (double)ls_dtype_size(ls_variable_dtype(variables[i])) *
-             (double)ls_shape_num_elements(ls_variable_shape(variables[i]));
-  return bytes;
-}
-
 static ls_status size_variables(const ls_model *model, const ls_graph *graph,
                                 cli_memory *memory) {
   size_t count = 0, slots = 0;
@@ -142,8 +134,8 @@ static ls_status size_variables(const ls_model *model, const ls_graph *graph,
   // process's memory.
   CLI_OWN(ls_array, value) = NULL;
   if (count > 0) LS_RETURN_IF_ERROR(ls_variable_value(variables[0], &value));
-  memory->parameters = sum_of_bytes(variables, count - slots);
-  memory->optimizer = sum_of_bytes(variables + count - slots, slots);
+  memory->parameters = cli_variable_bytes(variables, count - slots);
+  memory->optimizer = cli_variable_bytes(variables + count - slots, slots);
   return ls_ok();
 }
 

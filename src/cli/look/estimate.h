@@ -65,6 +65,8 @@ double cli_room(void);
 // INFINITY if unknown.
 double cli_free_disk(const char *path);
 
+// Returns the sum of the variables' bytes.
+double cli_variable_bytes(ls_variable *const *variables, size_t count);
 // Refuses a run on so many examples whose variables and a batch (0: the
 // model's) are more than all memory of the machine or the control group.
 //   LS_RESOURCE_EXHAUSTED  tells what it needs and what there is.

@@ -22,26 +22,37 @@ double cli_read_memory(const char *path, const char *name) {
   return 0;
 }
 
-double cli_read_amount(const char *text) {
-  char *end = NULL;
-  const double value = strtod(text, &end);
-  return end != text && value > 0 ? value : INFINITY;
+static double read_group_limit(const char *folder) {
+  return fmin(cli_group_number(folder, "memory.max"),
+              cli_group_number(folder, "memory.limit_in_bytes"));
 }
 
-static double group_limit(void) {
-  return cli_read_limit("memory.max", "memory/memory.limit_in_bytes",
-                        cli_read_amount);
+double cli_group_limit(void) {
+  return cli_least_of_groups("memory", read_group_limit);
 }
 
-// Returns the file cache of the control group, which the kernel can take back.
-static double group_cache(void) {
-  char line[160];
-  static const char name[] = "inactive_file ";
-  CLI_OWN(FILE, file) = fopen("/sys/fs/cgroup/memory.stat", "re");
+// Returns the file cache of a control group, which the kernel can take back.
+static double group_cache(const char *folder) {
+  char path[PATH_MAX], line[160];
+  double bytes = 0;
+  if (snprintf(path, sizeof(path), "%s/memory.stat", folder) >= PATH_MAX)
+    return 0;
+  // Version 1 has the sum with the groups inside under another name.
+  CLI_OWN(FILE, file) = fopen(path, "re");
   while (file != NULL && fgets(line, sizeof(line), file) != NULL)
-    if (strncmp(line, name, strlen(name)) == 0)
-      return strtod(line + strlen(name), NULL);
-  return 0;
+    if (sscanf(line, "total_inactive_file %lf", &bytes) != 1)
+      (void)sscanf(line, "inactive_file %lf", &bytes);
+  return bytes;
+}
+
+// Returns the memory that a control group has for this process, without what it
+// has already.
+static double read_group_room(const char *folder) {
+  const double limit = read_group_limit(folder);
+  const double used = fmin(cli_group_number(folder, "memory.current"),
+                           cli_group_number(folder, "memory.usage_in_bytes"));
+  if (!isfinite(limit) || !isfinite(used)) return limit;
+  return limit - used + group_cache(folder);
 }
 
 double cli_resident_bytes(void) {
@@ -59,18 +70,14 @@ static double limit_room(const struct rlimit *limit, const char *entry) {
 double cli_room(void) {
   const double available = cli_read_memory("/proc/meminfo", "MemAvailable") +
                            cli_read_memory("/proc/meminfo", "SwapFree");
-  const double own = cli_resident_bytes(), limit = group_limit();
+  const double own = cli_resident_bytes(), limit = cli_group_limit();
   double room = available > 0 ? available + own : INFINITY;
   struct rlimit space = {RLIM_INFINITY, RLIM_INFINITY}, data = space;
   (void)getrlimit(RLIMIT_AS, &space);
   (void)getrlimit(RLIMIT_DATA, &data);
   room = fmin(room, limit_room(&space, "VmSize"));
   room = fmin(room, limit_room(&data, "VmData"));
-  if (!isfinite(limit)) return room;
-  const double used = cli_read_limit(
-      "memory.current", "memory/memory.usage_in_bytes", cli_read_amount);
-  const double left =
-      isfinite(used) ? limit - used + group_cache() + own : limit;
+  const double left = cli_least_of_groups("memory", read_group_room) + own;
   return fmin(room, fmin(left, limit));
 }
 
@@ -94,15 +101,19 @@ double cli_free_disk(const char *path) {
 }
 
 // ---- Before a first step ---------------------------------------------------
+double cli_variable_bytes(ls_variable *const *variables, size_t count) {
+  double bytes = 0;
+  for (size_t i = 0; i < count; ++i)
+    bytes += (double)ls_dtype_size(ls_variable_dtype(variables[i])) *
+             (double)ls_shape_num_elements(ls_variable_shape(variables[i]));
+  return bytes;
+}
+
 static ls_status count_bytes(const ls_model *model, double *out_bytes) {
   const size_t count = model->type->variables(model->self, NULL, 0);
   CLI_OWN_ARRAY_OR_RETURN(ls_variable *, variables, count + 1);
   (void)model->type->variables(model->self, variables, count);
-  *out_bytes = 0;
-  for (size_t i = 0; i < count; ++i)
-    *out_bytes +=
-        (double)ls_dtype_size(ls_variable_dtype(variables[i])) *
-        (double)ls_shape_num_elements(ls_variable_shape(variables[i]));
+  *out_bytes = cli_variable_bytes(variables, count);
   return ls_ok();
 }
 
@@ -116,7 +127,7 @@ ls_status cli_check_room(const ls_model *model, int64_t batch_size,
   LS_RETURN_IF_ERROR(count_bytes(model, &bytes));
   const double all = cli_read_memory("/proc/meminfo", "MemTotal") +
                      cli_read_memory("/proc/meminfo", "SwapTotal");
-  const double most = fmin(all > 0 ? all : INFINITY, group_limit());
+  const double most = fmin(all > 0 ? all : INFINITY, cli_group_limit());
   const size_t size =
       ls_dtype_size(type->example_dtype != LS_DTYPE_NONE ? type->example_dtype
                                                          : LS_DTYPE_F32);
