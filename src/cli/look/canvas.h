@@ -31,6 +31,7 @@ double cli_scale_mark(const cli_scale *scale, int index);
 double cli_scale_place(const cli_scale *scale, double value);
 void cli_scale_label(const cli_scale *scale, int index, char *text,
                      size_t size);
+int cli_scale_widest(const cli_scale *scale);  // Columns of the longest label.
 // Writes a value for people, with about 4 digits; "nan" if it is none.
 void cli_print_value(double value, char *text, size_t size);
 

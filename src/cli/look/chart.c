@@ -153,17 +153,6 @@ static void draw_title(cli_canvas *canvas, const cli_chart *chart) {
   }
 }
 
-// Returns the columns of the longest label of a scale.
-static int measure_labels(const cli_scale *scale) {
-  int widest = 1;
-  for (int k = 0; k < cli_scale_count(scale); ++k) {
-    char label[32];
-    cli_scale_label(scale, k, label, sizeof(label));
-    if ((int)strlen(label) > widest) widest = (int)strlen(label);
-  }
-  return widest;
-}
-
 void cli_chart_draw(cli_canvas *canvas, const cli_chart *chart) {
   enum { TITLE = 1, AXIS = 2 };
   cli_range values = {NAN, NAN};
@@ -178,7 +167,7 @@ void cli_chart_draw(cli_canvas *canvas, const cli_chart *chart) {
             .dots_y = canvas->unicode ? 4 : 1};
   p.values =
       cli_scale_values(values.low, values.high, height > 6 ? 4 : 2, chart->log);
-  const int labels = measure_labels(&p.values);
+  const int labels = cli_scale_widest(&p.values);
   p.x = chart->x + labels + 1;
   p.width = chart->width - labels - 1;
   if (p.width < 4 || p.height < 2) return;

@@ -2,7 +2,6 @@
 // Charts of a page: curves with axes as SVG.
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "cli/look/report.h"
 
@@ -140,17 +139,6 @@ static void write_legend(FILE *out, const cli_panel *panel, bool compares) {
   fputs("</figcaption>\n", out);
 }
 
-// Returns the room for the longest label of an axis.
-static double measure_labels(const cli_scale *scale) {
-  size_t widest = 1;
-  for (int k = 0; k < cli_scale_count(scale); ++k) {
-    char label[32];
-    cli_scale_label(scale, k, label, sizeof(label));
-    if (strlen(label) > widest) widest = strlen(label);
-  }
-  return 10 + 6.3 * (double)widest;
-}
-
 void cli_page_chart(FILE *out, const cli_panels *panels,
                     const cli_panel *panel) {
   cli_range values = {NAN, NAN};
@@ -160,7 +148,7 @@ void cli_page_chart(FILE *out, const cli_panels *panels,
   drawing d = {.out = out};
   d.values = cli_scale_values(values.low, values.high, 5, panels->log);
   d.steps = cli_scale_exact(panels->steps.low, panels->steps.high, 5);
-  d.left = measure_labels(&d.values);
+  d.left = 10 + 6.3 * cli_scale_widest(&d.values);
   fputs("<figure class=\"chart\">\n", out);
   write_legend(out, panel, panels->compares);
   fprintf(out, "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"", WIDTH,

@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 void cli_range_add(cli_range *range, const double *values, size_t count) {
   for (size_t i = 0; i < count; ++i) {
@@ -116,6 +117,16 @@ void cli_scale_label(const cli_scale *scale, int index, char *text,
              count_digits(power, power * (pow(10, scale->step) - 1), 3), power);
   else
     print_mark(value, scale->step, text, size);
+}
+
+int cli_scale_widest(const cli_scale *scale) {
+  int widest = 1;
+  for (int k = 0; k < cli_scale_count(scale); ++k) {
+    char label[32];
+    cli_scale_label(scale, k, label, sizeof(label));
+    if ((int)strlen(label) > widest) widest = (int)strlen(label);
+  }
+  return widest;
 }
 
 void cli_print_value(double value, char *text, size_t size) {
