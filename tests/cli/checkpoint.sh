@@ -45,18 +45,18 @@ tells 0 '^\{"step":5,"whole":true,"saved":[0-9.]+,"bytes":[0-9]+,"arrays":5,"met
   --epochs 3 --batch-size 512 >out.txt 2>err.txt || fail "train epochs"
 loss=$(grep -o '"loss":[0-9.]*' epochs/metrics.jsonl | tail -n 1 | cut -c 1-12)
 tells 0 "\"metrics\":\{$loss" checkpoint list epochs --json
-tells 0 '^run/model.ckpt-20.safetensors: checkpoint, 5 arrays, 1.4 kB$' \
+tells 0 '^run/model.ckpt-20.safetensors: checkpoint, 5 arrays, 1.34 KiB$' \
   checkpoint show run
 tells 0 '^step 10, saved 20..-..-.. ..:..:.. UTC$' \
   checkpoint show run/model.ckpt-10
 tells 0 '^run model: "tiny"$' checkpoint show run
 tells 0 '^state functions: \{.*"train_step":20' checkpoint show run
 tells 0 '^state run: .{106}\.\.\.$' checkpoint show run
-tells 0 '^sgd/step +i64\[\] +8 bytes +20 +20 +20 +0$' checkpoint show run
-tells 0 '^hidden1/kernel +f32\[16,16\] +1.0 kB +-0\.[0-9]+ +0\.[0-9]+ ' \
+tells 0 '^sgd/step +i64\[\] +8 B +20 +20 +20 +0$' checkpoint show run
+tells 0 '^hidden1/kernel +f32\[16,16\] +1.00 KiB +-0\.[0-9]+ +0\.[0-9]+ ' \
   checkpoint show run --only 'hidden1/*'
 grep -q logits out.txt && fail "--only shows others, too"
-tells 0 '^hidden1/bias +f32\[16\] +64 bytes$' checkpoint show run --brief
+tells 0 '^hidden1/bias +f32\[16\] +64 B$' checkpoint show run --brief
 tells 0 '"step":20,.*"identity":\{"model":"tiny".*"states":\{.*"arrays":\[\{"name":"sgd/step","dtype":"i64","shape":\[\],"bytes":8,"min":20,' \
   checkpoint show run --json
 tells 0 'model.safetensors: safetensors, 4 arrays' \
@@ -168,7 +168,7 @@ for number in '\240\310\353\205\363\314\341\177' '\240\310\353\205\363\314\341\3
   # shellcheck disable=SC2059
   printf "$number"
 done >>one.safetensors
-tells 0 '^w +f64\[3\] +24 bytes +-1e\+308 +1e\+308 +3.333e\+307 +9.428e\+307$' \
+tells 0 '^w +f64\[3\] +24 B +-1e\+308 +1e\+308 +3.333e\+307 +9.428e\+307$' \
   checkpoint show one.safetensors
 
 # Complex elements have two parts, and no order.
@@ -186,7 +186,7 @@ for path, last in ("one.npz", -4), ("two.npz", 4), ("none.npz", float("nan")):
         file.writestr("w.npy", data + struct.pack("<4d", 0, 0, 3, last))
 END
   python3 complex.py || fail "no files of complex arrays"
-  tells 0 '^w +c128\[2\] +32 bytes$' checkpoint show one.npz
+  tells 0 '^w +c128\[2\] +32 B$' checkpoint show one.npz
   tells 0 '"bytes":32,"min":null,"max":null,"mean":null,"deviation":null,"zeros":1,"no_numbers":0\}' \
     checkpoint show one.npz --json
   tells 0 '"zeros":1,"no_numbers":1\}' checkpoint show none.npz --json
@@ -196,9 +196,9 @@ END
 fi
 
 # ---- Verify ------------------------------------------------------------------
-tells 0 '^run/model.ckpt-5: 5 arrays, 1.4 kB, whole$' checkpoint verify run
-tells 0 '^out.npz: 5 arrays, 1.4 kB, whole$' checkpoint verify out.npz
-tells 0 '^out.safetensors: 2 arrays, 272 bytes, whole$' \
+tells 0 '^run/model.ckpt-5: 5 arrays, 1.34 KiB, whole$' checkpoint verify run
+tells 0 '^out.npz: 5 arrays, 1.34 KiB, whole$' checkpoint verify out.npz
+tells 0 '^out.safetensors: 2 arrays, 272 B, whole$' \
   checkpoint verify out.safetensors
 # Those of others have none.
 sed 's/ls[.]crc32c/no.crc32c/' out.safetensors >others.safetensors
@@ -231,8 +231,8 @@ done
 values=cut/model.ckpt-10.safetensors
 flips $values $(($(wc -c <$values) - 1))
 verifies "'cut/model.ckpt-10.safetensors' is damaged: the checksum of array 'logits/bias' does" cut
-grep -q '^cut/model.ckpt-10: 5 arrays, 1.4 kB, 1 damaged$' out.txt &&
-  grep -q '^cut/model.ckpt-15: 5 arrays, 1.4 kB, whole$' out.txt ||
+grep -q '^cut/model.ckpt-10: 5 arrays, 1.34 KiB, 1 damaged$' out.txt &&
+  grep -q '^cut/model.ckpt-15: 5 arrays, 1.34 KiB, whole$' out.txt ||
   fail "verify does not go on"
 flips cut/model.ckpt-15.json 40
 verifies "'cut/model.ckpt-15.json' is damaged: its checksum" cut

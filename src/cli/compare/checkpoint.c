@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // lockstep checkpoint: inspects checkpoints and files of saved values.
 #include "cli/compare/compare.h"
+#include "cli/look/table.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -62,17 +63,6 @@ int cli_checkpoint(int argc, char **argv) {
   return CLI_USAGE;
 }
 
-// ---- Helpers of all subcommands --------------------------------------------
-void cli_print_bytes(double bytes, char *text, size_t size) {
-  static const char *const units[] = {"bytes", "kB", "MB", "GB", "TB"};
-  size_t unit = 0;
-  while (bytes >= 1000 && unit + 1 < sizeof(units) / sizeof(units[0])) {
-    bytes /= 1000;
-    ++unit;
-  }
-  snprintf(text, size, unit == 0 ? "%.0f %s" : "%.1f %s", bytes, units[unit]);
-}
-
 // ---- Verify ----------------------------------------------------------------
 typedef struct verify_flags {
   const char **paths;
@@ -82,7 +72,7 @@ typedef struct verify_flags {
 
 static void print_verified(const verify_flags *flags, const char *path,
                            const ls_saved_info *info, size_t faults) {
-  char bytes[32];
+  char bytes[CLI_CELL];
   if (flags->json) {
     cli_print_text('{', "path", path);
     printf(",\"arrays\":%zu,\"bytes\":%lld,\"checksums\":%s,\"damaged\":%zu}\n",
@@ -90,7 +80,7 @@ static void print_verified(const verify_flags *flags, const char *path,
            info->checked ? "true" : "false", faults);
     return;
   }
-  cli_print_bytes((double)info->bytes, bytes, sizeof(bytes));
+  cli_format_bytes((double)info->bytes, bytes);
   printf("%s: %zu array%s, %s, ", path, info->num_entries,
          info->num_entries == 1 ? "" : "s", bytes);
   if (faults > 0)

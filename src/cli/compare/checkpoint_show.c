@@ -51,7 +51,7 @@ static void print_metrics(const ls_saved_info *info) {
 
 // ---- List ------------------------------------------------------------------
 static void list_whole(int64_t step, const ls_saved_info *info, bool json) {
-  char bytes[32], age[32];
+  char bytes[CLI_CELL], age[32];
   if (json) {
     printf("{\"step\":%lld,\"whole\":true,\"saved\":%.3f,\"bytes\":%lld,"
            "\"arrays\":%zu,",
@@ -61,7 +61,7 @@ static void list_whole(int64_t step, const ls_saved_info *info, bool json) {
     printf("}\n");
     return;
   }
-  cli_print_bytes((double)info->bytes, bytes, sizeof(bytes));
+  cli_format_bytes((double)info->bytes, bytes);
   print_age(info->wall, age, sizeof(age));
   printf("%10lld  %8s  %10s  %6zu  whole    ", (long long)step, age, bytes,
          info->num_entries);
@@ -227,8 +227,8 @@ static void print_head_json(const ls_saved_info *info,
 
 static void print_head(const ls_saved_info *info, const ls_record *identity,
                        const ls_record *states) {
-  char date[40], bytes[32];
-  cli_print_bytes((double)info->bytes, bytes, sizeof(bytes));
+  char date[40], bytes[CLI_CELL];
+  cli_format_bytes((double)info->bytes, bytes);
   printf("%s: %s, %zu array%s, %s\n", info->path, info->format,
          info->num_entries, info->num_entries == 1 ? "" : "s", bytes);
   if (info->step < 0) return;
@@ -274,8 +274,8 @@ static void print_entry_json(const ls_saved_entry *entry, const statistics *s) {
 }
 
 static void print_entry(const ls_saved_entry *entry, const statistics *s) {
-  char bytes[32];
-  cli_print_bytes((double)entry->bytes, bytes, sizeof(bytes));
+  char bytes[CLI_CELL];
+  cli_format_bytes((double)entry->bytes, bytes);
   cli_print_clean(entry->name);
   const int pad = 36 - (int)strnlen(entry->name, 36);
   printf("%*s  %-18s %10s", pad, "",

@@ -107,7 +107,4 @@ int cli_checkpoint_diff(int argc, char **argv);
 int cli_checkpoint_verify(int argc, char **argv);
 int cli_checkpoint_convert(int argc, char **argv);
 
-// Formats a size, such as "1.5 MB".
-void cli_print_bytes(double bytes, char *text, size_t size);
-
 #endif  // LS_CLI_COMPARE_H_

@@ -6,6 +6,7 @@
 
 #include "cli/compare/compare.h"
 #include "cli/look/report.h"
+#include "cli/look/table.h"
 
 // Writes the cell with a run's name and color; nothing for a single run.
 static void write_run_cell(FILE *out, const cli_report_data *data, size_t run) {
@@ -166,7 +167,7 @@ static void write_time_row(FILE *out, const cli_report_data *data, size_t run) {
 
 static void write_saves(FILE *out, const cli_report_data *data, size_t run) {
   const cli_saves *saves = &data->saves[run];
-  char size[32];
+  char size[CLI_CELL];
   double bytes = 0;
   for (size_t i = 0; i < saves->count; ++i)
     bytes += saves->bytes[i];
@@ -176,10 +177,10 @@ static void write_saves(FILE *out, const cli_report_data *data, size_t run) {
   if (saves->count == 0) fputs("none", out);
   for (size_t i = 0; i < saves->count; ++i)
     fprintf(out, "%s%lld", i > 0 ? ", " : "", (long long)saves->steps[i]);
-  cli_print_bytes(bytes, size, sizeof(size));
+  cli_format_bytes(bytes, size);
   fprintf(out, "</td><td class=\"n\">%s</td>",
           saves->count > 0 ? size : "\u2013");
-  cli_print_bytes(saves->model_bytes, size, sizeof(size));
+  cli_format_bytes(saves->model_bytes, size);
   fprintf(out, "<td class=\"n\">%s</td></tr>\n",
           saves->model_bytes > 0 ? size : "\u2013");
 }
