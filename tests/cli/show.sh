@@ -177,6 +177,13 @@ for width in 40 80 160; do
   grep -q "$braille" out.txt && grep -q "$axis" out.txt || fail "no dots"
   narrow $width lines.txt
 done
+# Characters that take two columns.
+wide=$(printf '\346\225\260%.0s' 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21)
+rm -rf "$wide"
+cp -r other "$wide"
+on_terminal 40 1 "$wide"
+grep -q "$wide" lines.txt && fail "a line of more than 40 columns"
+grep -q "^${wide%???}\$" lines.txt || fail "no line of 40 columns"
 on_terminal 80 "" other made
 grep -q "$escape\[0;36m" out.txt && grep -q "$escape\[0;33m" out.txt ||
   fail "no colors"

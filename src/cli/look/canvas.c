@@ -36,14 +36,41 @@ static const char *skip_character(const char *text) {
   return text;
 }
 
+// Returns the columns of a character: 2 of East Asian ones and pictures, 0 of
+// those that combine with the one before. The main ranges, whatever the locale.
+static int count_columns(const cli_canvas *canvas, const char *text) {
+  static const struct {
+    uint32_t first, last;
+    int columns;
+  } rows[] = {
+      {0x300, 0x36f, 0},     {0x1100, 0x115f, 2},  {0x200b, 0x200f, 0},
+      {0x2e80, 0x303e, 2},   {0x3041, 0xa4cf, 2},  {0xac00, 0xd7a3, 2},
+      {0xf900, 0xfaff, 2},   {0xfe00, 0xfe0f, 0},  {0xfe30, 0xfe6f, 2},
+      {0xff01, 0xff60, 2},   {0xffe0, 0xffe6, 2},  {0x1f300, 0x1f64f, 2},
+      {0x1f900, 0x1f9ff, 2}, {0x20000, 0x3fffd, 2}};
+  const size_t size = cli_character_size(text);
+  if (size < 2 || !canvas->unicode) return 1;
+  uint32_t code = (unsigned char)text[0] & 0x7fU >> size;
+  for (size_t i = 1; i < size; ++i)
+    code = code << 6 | ((unsigned char)text[i] & 0x3f);
+  for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); ++i)
+    if (code >= rows[i].first && code <= rows[i].last) return rows[i].columns;
+  return 1;
+}
+
 int cli_canvas_text(cli_canvas *canvas, int x, int y, int color, int width,
                     const char *text) {
   int used = 0;
   if (y < 0 || y >= canvas->height) return 0;
-  for (; *text != '\0' && used < width && x + used < canvas->width;
-       text = skip_character(text)) {
+  if (width > canvas->width - x) width = canvas->width - x;
+  for (; *text != '\0'; text = skip_character(text)) {
+    const int columns = count_columns(canvas, text);
+    if (used + columns > width) break;
+    if (columns == 0) continue;
     const size_t size = cli_character_size(text);
-    cli_cell *cell = &canvas->cells[y * canvas->width + x + used++];
+    cli_cell *cell = &canvas->cells[y * canvas->width + x + used];
+    if (columns == 2) cell[1] = (cli_cell){.text = {CLI_TAKEN}};
+    used += columns;
     const bool plain = size == 1 || (size > 1 && canvas->unicode);
     memset(cell->text, 0, sizeof(cell->text));
     memcpy(cell->text, plain ? text : "?", plain ? size : 1);
@@ -55,12 +82,14 @@ int cli_canvas_text(cli_canvas *canvas, int x, int y, int color, int width,
 
 // Returns the number of bytes of a line of at most `width` columns, which ends
 // before a space if there is one.
-static size_t measure_line(const char *text, int width) {
+static size_t measure_line(const cli_canvas *canvas, const char *text,
+                           int width) {
   const char *at = text, *space = NULL;
   int columns = 0;
-  for (; *at != '\0' && columns < width; ++columns) {
+  for (; *at != '\0'; at = skip_character(at)) {
+    columns += count_columns(canvas, at);
+    if (columns > width) break;
     if (*at == ' ' && at > text) space = at;
-    at = skip_character(at);
   }
   if (*at == '\0' || *at == ' ' || space == NULL) return (size_t)(at - text);
   return (size_t)(space - text);
@@ -74,7 +103,7 @@ int cli_canvas_paragraph(cli_canvas *canvas, const cli_paragraph *paragraph,
     char line[512];
     const int indent = paragraph->indent + (lines > 0 ? HANGING : 0);
     const int width = paragraph->width - indent;
-    size_t size = measure_line(text, width);
+    size_t size = measure_line(canvas, text, width);
     if (size >= sizeof(line)) size = sizeof(line) - 1;
     snprintf(line, sizeof(line), "%.*s", (int)size, text);
     if (!paragraph->measure)
@@ -117,6 +146,7 @@ void cli_canvas_print(const cli_canvas *canvas, bool rewrites, FILE *out) {
       --end;
     for (int x = 0; x < end; ++x) {
       const cli_cell *cell = &row[x];
+      if (cell->text[0] == CLI_TAKEN) continue;
       if (canvas->colors && !is_blank(cell) && cell->color != color) {
         color = cell->color;
         print_color(color, out);

@@ -46,9 +46,11 @@ void cli_range_add(cli_range *range, const double *values, size_t count);
 // Colors 1 to 6 are the terminal's own, which its theme defines; 0 is the
 // default, CLI_FAINT a faint one.
 enum { CLI_NUM_COLORS = 6, CLI_FAINT = 7 };
+enum { CLI_TAKEN = 1 };
 
 typedef struct cli_cell {
-  char text[5];        // One character in UTF-8; "": blank.
+  // One character in UTF-8; "": blank; CLI_TAKEN: the one before is wide.
+  char text[5];
   unsigned char dots;  // Braille dots.
   unsigned char color;
 } cli_cell;
