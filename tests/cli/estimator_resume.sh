@@ -104,7 +104,7 @@ trains --resume kept --param rate=0.02,width=6 --tpu virtual:2x2 --steps 24
   ulimit -f 0
   # shellcheck disable=SC2086
   "$lockstep" train $model --resume kept@10 --run-dir branch/in --steps 12 2>&1
-) | grep -qF "'branch/in/model.ckpt-10.safetensors' cannot be written: File too large" ||
+) | grep -qF "cannot write 'branch/in/model.ckpt-10.safetensors': File too large" ||
   fail "a copy that cannot be written"
 # The checkpoint, of 2 KiB, is copied, estimator.json is not.
 cp -r kept full
@@ -114,7 +114,7 @@ head -c 5000 /dev/zero | tr '\0' ' ' >>full/estimator.json
   ulimit -f 8
   # shellcheck disable=SC2086
   "$lockstep" train $model --resume full@10 --run-dir branch/in --steps 12 2>&1
-) | grep -qF "'branch/in/estimator.json' cannot be written: File too large" ||
+) | grep -qF "cannot write 'branch/in/estimator.json': File too large" ||
   fail "a copy of flags that cannot be written"
 refused 1 "cannot read 'kept/model.ckpt-11.safetensors': No such file" \
   --resume kept@11 "--run-dir branch/in --steps 12"
