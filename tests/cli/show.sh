@@ -67,9 +67,8 @@ done
   printf '{"step":430,"loss":1'
 } >>made/metrics.jsonl
 shows 'my "net" on <data>, batch size 32, learning rate 0.5, seed 0' made
-grep -qF "made: ended, step 420 of 500 (84%), epoch 1, time 0:40" out.txt ||
-  fail "no progress"
-grep -qF "3 lines of metrics.jsonl cannot be read" out.txt || fail "no garbage"
+grep -qF "made: ended, 3 lines of metrics.jsonl cannot be read, step 420 of 500 (84%)," \
+  out.txt || fail "no progress, or no garbage"
 grep -q "^loss nan$" out.txt || fail "the last loss is NaN"
 shows '"loss":{"last":null,"best":0.125,"best_step":400,"values":42,"missing":2}' \
   made --json

@@ -224,11 +224,6 @@ static int draw_head(cli_canvas *canvas, const cli_history *history,
   cli_history_describe(history, text, sizeof(text));
   line.y += cli_canvas_paragraph(canvas, &line, text);
   cli_history_times(history, text, sizeof(text));
-  line.y += cli_canvas_paragraph(canvas, &line, text);
-  if (history->num_garbage == 0) return line.y - top;
-  snprintf(text, sizeof(text), "%lld line%s of metrics.jsonl cannot be read",
-           (long long)history->num_garbage,
-           history->num_garbage == 1 ? "" : "s");
   return line.y + cli_canvas_paragraph(canvas, &line, text) - top;
 }
 

@@ -100,6 +100,10 @@ void cli_history_progress(const cli_history *history, char *text, size_t size) {
   char time[24];
   text[0] = '\0';
   append(text, size, "%s, ", cli_run_state_name(history->state));
+  if (history->num_garbage > 0)
+    append(text, size, "%lld line%s of metrics.jsonl cannot be read, ",
+           (long long)history->num_garbage,
+           history->num_garbage == 1 ? "" : "s");
   if (history->num_lines == 0) {
     append(text, size, "no line of metrics yet");
     return;

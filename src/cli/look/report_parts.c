@@ -45,14 +45,7 @@ static void write_card(FILE *out, const cli_report_data *data, size_t run) {
   fputs("<p class=\"faint\">", out);
   cli_history_describe(history, text, sizeof(text));
   cli_page_text(out, text);
-  fputs("</p>\n", out);
-  if (history->num_garbage > 0)
-    fprintf(out,
-            "<p class=\"faint\">%lld line%s of metrics.jsonl cannot be "
-            "read</p>\n",
-            (long long)history->num_garbage,
-            history->num_garbage == 1 ? "" : "s");
-  fputs("</div>\n", out);
+  fputs("</p>\n</div>\n", out);
 }
 
 void cli_report_summary(FILE *out, const cli_report_data *data) {
