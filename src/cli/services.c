@@ -173,11 +173,13 @@ ls_status cli_create_file(const char *path, cli_new_file *out) {
   // Takes a name that no file has: one there may be anybody's, or what a killed
   // command left.
   int file = -1;
+  char number[16] = "";
   errno = EEXIST;
-  for (int i = 0; i < MOST_NAMES && file < 0 && errno == EEXIST; ++i) {
+  for (int i = 1; i < MOST_NAMES && file < 0 && errno == EEXIST; ++i) {
     errno = ENAMETOOLONG;
-    if (snprintf(out->aside, PATH_MAX, "%s.%d.tmp", path, i) < PATH_MAX)
+    if (snprintf(out->aside, PATH_MAX, "%s%s.tmp", path, number) < PATH_MAX)
       file = open(out->aside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    snprintf(number, sizeof(number), ".%d", i);
   }
   if (file >= 0 && is_there) (void)fchmod(file, old.st_mode & 07777);
   if (file >= 0) out->file = fdopen(file, "wb");

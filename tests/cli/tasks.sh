@@ -85,14 +85,14 @@ ends 1 "cannot write 'pipe': it is no regular file" \
 echo mine >mine.txt
 ln -s mine.txt link
 ends 1 "cannot write 'link': it is a link" report runs/price --out link
-for name in report.html.tmp report.html.0.tmp; do
+for name in report.html.tmp report.html.1.tmp; do
   ln -s mine.txt $name
 done
 chmod 600 report.html
 runs report runs/price --out report.html
 [ "$(stat -c %a report.html)" = 600 ] || fail "the permissions are lost"
 [ "$(cat mine.txt)" = mine ] || fail "a file beside the report is overwritten"
-[ -h report.html.tmp ] && [ -h report.html.0.tmp ] && [ ! -e report.html.1.tmp ] ||
+[ -h report.html.tmp ] && [ -h report.html.1.tmp ] && [ ! -e report.html.2.tmp ] ||
   fail "a file beside the report is lost or left"
 runs summary tiny --task regression --outputs 3
 runs plan tiny --data prices.csv --task regression --label price --no-steps
