@@ -4,6 +4,7 @@
 // and a loop adds those of the other parts.
 #include "base/memory/own.h"
 #include "base/values/nest_builder.h"
+#include "distribute/variables/variable.h"
 #include "graph/make/make.h"
 #include "graph/trial.h"
 #include "nn/optimizer.h"
@@ -193,10 +194,10 @@ ls_tensor ls_hold_gradient(const ls_optimizer *optimizer,
   const ls_dtype dtype = ls_variable_dtype(slot);
   ls_tensor rows, values;
   if (ls_find_rows(gradient, &rows, &values))
-    return ls_variable_scatter(slot, LS_SCATTER_ADD, rows,
-                               weighted_gradient(call, values, dtype));
-  return ls_variable_assign(
-      slot,
+    return ls_scatter_common(slot, LS_SCATTER_ADD, rows,
+                             weighted_gradient(call, values, dtype));
+  return ls_write_common(
+      slot, LS_OP_ASSIGN,
       ls_add(ls_variable_read(slot), weighted_gradient(call, gradient, dtype)));
 }
 
@@ -207,8 +208,9 @@ ls_tensor ls_held_mean(ls_tensor sum, ls_tensor share, ls_dtype dtype) {
 ls_op ls_hold_nothing(const ls_optimizer *optimizer,
                       ls_variable *const *slots) {
   ls_variable *slot = held_sum(optimizer, slots);
-  return ls_tensor_op(ls_variable_assign(
-      slot, ls_fill(ls_variable_dtype(slot), ls_variable_shape(slot), 0)));
+  return ls_tensor_op(ls_write_common(
+      slot, LS_OP_ASSIGN,
+      ls_fill(ls_variable_dtype(slot), ls_variable_shape(slot), 0)));
 }
 
 // ---- Calls -----------------------------------------------------------------

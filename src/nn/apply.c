@@ -6,6 +6,7 @@
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "base/values/numbers.h"
+#include "distribute/variables/variable.h"
 #include "graph/make/make.h"
 #include "graph/trial.h"
 #include "graph/variables/variable.h"
@@ -123,9 +124,9 @@ ls_tensor ls_update_slot(ls_update *update, size_t slot, ls_tensor value) {
   ls_variable *variable = update->slots[slot];
   const ls_tensor set =
       update->has_rows
-          ? ls_variable_scatter_update(variable, update->rows, value)
-          : ls_variable_assign(
-                variable,
+          ? ls_scatter_common(variable, LS_SCATTER_UPDATE, update->rows, value)
+          : ls_write_common(
+                variable, LS_OP_ASSIGN,
                 moved_rows(update, value, ls_update_read(update, slot)));
   update->ops[1 + slot] = ls_tensor_op(set);
   return set;
@@ -136,8 +137,8 @@ static ls_tensor set_variable(ls_update *update, ls_tensor moved) {
   ls_variable *variable = update->variable;
   // A constraint needs the whole value of the variable.
   if (!update->has_rows || ls_variable_has_constraint(variable))
-    moved =
-        ls_variable_assign(variable, ls_variable_constrain(variable, moved));
+    moved = ls_write_common(variable, LS_OP_ASSIGN,
+                            ls_variable_constrain(variable, moved));
   update->ops[0] = ls_tensor_op(moved);
   return moved;
 }
@@ -147,8 +148,8 @@ ls_tensor ls_update_move(ls_update *update, ls_tensor delta) {
   delta = narrowed(update, delta);
   if (update->has_rows)
     return set_variable(update,
-                        ls_variable_scatter(update->variable, LS_SCATTER_SUB,
-                                            update->rows, delta));
+                        ls_scatter_common(update->variable, LS_SCATTER_SUB,
+                                          update->rows, delta));
   ls_update_value(update);
   const ls_tensor w = update->w;
   return set_variable(update, moved_rows(update, ls_sub(w, delta), w));
@@ -158,8 +159,9 @@ ls_tensor ls_update_assign(ls_update *update, ls_tensor value) {
   LS_MAKE_REQUIRE(update);
   value = narrowed(update, value);
   if (update->has_rows)
-    return set_variable(update, ls_variable_scatter_update(
-                                    update->variable, update->rows, value));
+    return set_variable(update,
+                        ls_scatter_common(update->variable, LS_SCATTER_UPDATE,
+                                          update->rows, value));
   if (update->is_masked) ls_update_value(update);
   return set_variable(update, moved_rows(update, value, update->w));
 }
@@ -194,8 +196,9 @@ static ls_op with_kept_gradient(const ls_update *update, ls_tensor gradient) {
   if (kept == NULL) return update->ops[0];
   if (update->variable->container != NULL)
     kept = ls_slot_component(kept, update->variable);
-  const ls_op ops[] = {ls_tensor_op(ls_variable_assign(kept, gradient)),
-                       update->ops[0]};
+  const ls_op ops[] = {
+      ls_tensor_op(ls_write_common(kept, LS_OP_ASSIGN, gradient)),
+      update->ops[0]};
   return ls_join_ops(ops, LS_COUNT_OF(ops), NULL);
 }
 

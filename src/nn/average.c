@@ -5,6 +5,7 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/values/numbers.h"
+#include "distribute/variables/variable.h"
 #include "graph/make/make.h"
 #include "graph/trial.h"
 #include "graph/variables/variable.h"
@@ -138,15 +139,15 @@ static ls_tensor read_wide(const ls_average *average, size_t i) {
 }
 
 static size_t update_all(ls_average *average, ls_op *ops) {
-  const ls_tensor t =
-      ls_variable_assign_add(average->step, ls_scalar_i64(LS_DTYPE_I64, 1));
+  const ls_tensor t = ls_write_common(average->step, LS_OP_ASSIGN_ADD,
+                                      ls_scalar_i64(LS_DTYPE_I64, 1));
   const ls_tensor part = average_share(average, ls_convert(t, LS_DTYPE_F64));
   for (size_t i = 0; i < average->count; ++i) {
     const ls_tensor old = ls_variable_read(average->averages[i]);
     const ls_tensor w = read_wide(average, i);
     ops[i] = ls_tensor_op(
-        ls_variable_assign(average->averages[i],
-                           ls_add(old, ls_update_scale(ls_sub(w, old), part))));
+        ls_write_common(average->averages[i], LS_OP_ASSIGN,
+                        ls_add(old, ls_update_scale(ls_sub(w, old), part))));
   }
   ops[average->count] = ls_tensor_op(t);
   return average->count + 1;
@@ -162,10 +163,11 @@ static size_t swap_all(ls_average *average, ls_op *ops) {
     if (rest != NULL) {
       const ls_tensor left = ls_sub(mean, ls_convert(near, ls_tensor_dtype(w)));
       w = ls_add(w, ls_variable_read(rest));
-      ops[count++] = ls_tensor_op(ls_variable_assign(rest, left));
+      ops[count++] = ls_tensor_op(ls_write_common(rest, LS_OP_ASSIGN, left));
     }
-    ops[count++] = ls_tensor_op(ls_variable_assign(variable, near));
-    ops[count++] = ls_tensor_op(ls_variable_assign(average->averages[i], w));
+    ops[count++] = ls_tensor_op(ls_write_common(variable, LS_OP_ASSIGN, near));
+    ops[count++] =
+        ls_tensor_op(ls_write_common(average->averages[i], LS_OP_ASSIGN, w));
   }
   return count;
 }

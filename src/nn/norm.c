@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Batch norm, and layers that normalize each example by itself.
 #include "base/require.h"
+#include "distribute/variables/variable.h"
 #include "graph/make/make.h"
 #include "nn/layer.h"
 #include "nn/shares.h"
@@ -98,8 +99,8 @@ static void move_average(const ls_batch_norm_layer *layer, ls_variable *average,
                          ls_tensor value) {
   const ls_tensor behind =
       ls_sub(ls_stop_gradient(value), ls_variable_read(average));
-  ls_update_ops_add(ls_variable_assign_add(
-      average, ls_mul_scalar(behind, 1 - layer->momentum)));
+  ls_update_ops_add(ls_write_common(
+      average, LS_OP_ASSIGN_ADD, ls_mul_scalar(behind, 1 - layer->momentum)));
 }
 
 // Normalizes by the mean over all replicas and by the mean of squares around

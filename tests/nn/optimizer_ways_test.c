@@ -16,6 +16,7 @@ enum { WIDTH = 5, ROWS = 3, STEPS = 4 };
 typedef struct optimizer_case {
   const char *kind;
   ls_optimizer_options options;
+  ls_variable_aggregation aggregation;
 } optimizer_case;
 
 // ---- The problem -----------------------------------------------------------
@@ -164,7 +165,10 @@ static ls_nest number_of(const ways *self, int at, int r) {
 
 static void make_number(ways *self) {
   const optimizer_case *row = self->user;
-  ways_vector(self, "w", 1, (double[]){0});
+  LS_OWN(ls_array, zero) = array_of(LS_DTYPE_F32, LS_SHAPE(1), (double[]){0});
+  ways_variable(self, &(ls_variable_options){.name = "w",
+                                             .initial_array = zero,
+                                             .aggregation = row->aggregation});
   expect_ok(ls_optimizer_create(row->kind, &row->options, &self->optimizer));
 }
 
@@ -196,6 +200,12 @@ TEST(a_step_goes_down_the_gradient_of_the_whole_batch) {
       {.kind = "sgd", .options = {.learning_rate = 1}},
       {.kind = "sgd",
        .options = {.learning_rate = 1, .over_replicas = LS_GRADIENTS_SUM}},
+      {.kind = "sgd",
+       .options = {.learning_rate = 1},
+       .aggregation = LS_AGGREGATION_SUM},
+      {.kind = "sgd",
+       .options = {.learning_rate = 1},
+       .aggregation = LS_AGGREGATION_MEAN},
   };
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i)
     ways_hold(&(ways_case){.name = "whole batch",
@@ -278,8 +288,8 @@ static ls_nest step_of_unread(ls_nest x, ways *self) {
 
 static ls_nest step_of_twice(ls_nest x, ways *self) {
   ls_variable *const w = self->variables[0], *const list[] = {w, w};
-  const ls_op moved = ls_optimizer_minimize_only(self->optimizer,
-                                                 loss_of(x, self), list, 2);
+  const ls_op moved =
+      ls_optimizer_minimize_only(self->optimizer, loss_of(x, self), list, 2);
   return self->way == WAY_GRAPH ? ls_nest_op(moved) : ls_none();
 }
 

@@ -101,6 +101,12 @@ ls_tensor ls_use_on_read(ls_variable *container);
 // the current thread sees.
 ls_tensor ls_write_as_maker(ls_variable *container, uint16_t op,
                             ls_tensor value);
+// Write a value that is the same on all replicas, as an update in a merge call
+// does: the variable's aggregation plays no part. Replicas that run op by op
+// write a plain variable once, when all of them have come.
+ls_tensor ls_write_common(ls_variable *variable, uint16_t op, ls_tensor value);
+ls_tensor ls_scatter_common(ls_variable *variable, ls_scatter_op op,
+                            ls_tensor indices, ls_tensor updates);
 ls_tensor ls_scatter_mirrored(ls_variable *container, ls_scatter_op op,
                               ls_tensor indices, ls_tensor updates);
 ls_variable *ls_container_here(const ls_variable *container);
@@ -169,6 +175,7 @@ typedef struct ls_writing {
   ls_variable *variable;
   uint16_t op;  // The op that writes, such as LS_OP_ASSIGN.
   const ls_write_options *options;
+  bool is_common;  // See ls_write_common.
 } ls_writing;
 
 static inline const char *ls_writing_name(const ls_writing *w) {

@@ -16,6 +16,7 @@
 typedef struct scattering {
   ls_variable *variable;
   ls_scatter_op op;
+  bool is_common;  // See ls_scatter_common.
 } scattering;
 
 static ls_tensor fail_scatter(ls_status status) {
@@ -138,6 +139,7 @@ static ls_status scatter_in_trace(const scattering *s, const ls_place *place,
 // written without aggregation.
 static bool is_refused(const scattering *s, const ls_place *place) {
   const ls_variable_aggregation aggregation = s->variable->aggregation;
+  if (s->is_common) return false;
   if (s->variable->rules->replicates)
     return aggregation != LS_AGGREGATION_NONE &&
            (place->kind == LS_PLACE_TRACE || place->kind == LS_PLACE_REPLICA);
@@ -150,7 +152,8 @@ static bool is_refused(const scattering *s, const ls_place *place) {
 static ls_status scatter_any(const scattering *s, ls_tensor indices,
                              ls_tensor updates, ls_nest *out_value) {
   const ls_variable *variable = s->variable;
-  const ls_variable_aggregation aggregation = variable->aggregation;
+  const ls_variable_aggregation aggregation =
+      s->is_common ? LS_AGGREGATION_NONE : variable->aggregation;
   ls_place place;
   LS_RETURN_IF_ERROR(ls_place_of(variable, false, &place));
   if (is_refused(s, &place))
@@ -180,17 +183,31 @@ static ls_status scatter_any(const scattering *s, ls_tensor indices,
   return ls_take_nest(made, out_value);
 }
 
-ls_tensor ls_scatter_mirrored(ls_variable *container, ls_scatter_op op,
-                              ls_tensor indices, ls_tensor updates) {
-  const scattering s = {container, op};
+static ls_tensor scatter_as_maker(const scattering *s, ls_tensor indices,
+                                  ls_tensor updates) {
   LS_OWN(ls_nest, made) = ls_none();
   const ls_status status =
-      LS_TRIAL_WITH(&made, scatter_any(&s, indices, updates, &made));
+      LS_TRIAL_WITH(&made, scatter_any(s, indices, updates, &made));
   if (!ls_status_is_ok(status)) return fail_scatter(status);
-  return ls_nest_tensor(made.kind == LS_KIND_DISTRIBUTED
-                            ? ls_value_part(made, ls_component_here(container))
-                            : made,
-                        0);
+  return ls_nest_tensor(
+      made.kind == LS_KIND_DISTRIBUTED
+          ? ls_value_part(made, ls_component_here(s->variable))
+          : made,
+      0);
+}
+
+ls_tensor ls_scatter_mirrored(ls_variable *container, ls_scatter_op op,
+                              ls_tensor indices, ls_tensor updates) {
+  return scatter_as_maker(&(scattering){container, op, false}, indices,
+                          updates);
+}
+
+ls_tensor ls_scatter_common(ls_variable *variable, ls_scatter_op op,
+                            ls_tensor indices, ls_tensor updates) {
+  const scattering s = {ls_variable_meant(variable), op, true};
+  return s.variable->num_components == 0
+             ? ls_variable_scatter(variable, op, indices, updates)
+             : scatter_as_maker(&s, indices, updates);
 }
 
 ls_tensor ls_scatter_on_read(ls_variable *container, ls_scatter_op op,

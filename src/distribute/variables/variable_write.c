@@ -351,7 +351,7 @@ static bool is_one(const ls_writing *w, const ls_place *place, ls_nest value) {
 static ls_status write_in_trace(const ls_writing *w, const ls_place *place,
                                 ls_nest value, ls_nest *out_value) {
   const ls_variable *variable = w->variable;
-  if (ls_variable_differs_freely(variable) || place->in_merge)
+  if (w->is_common || ls_variable_differs_freely(variable) || place->in_merge)
     return write_one(w, w->variable, value, out_value);
   if (is_one(w, place, value)) {
     LS_RETURN_IF_ERROR(write_check_one(w, value));
@@ -386,12 +386,17 @@ static ls_status write_parts_in_trace(const ls_writing *w,
   return write_one(w, w->variable, one, out_value);
 }
 
+// Returns true if replicas write their own components as they are.
+static bool is_unaggregated(const ls_writing *w) {
+  return w->is_common || w->variable->aggregation == LS_AGGREGATION_NONE;
+}
+
 // Writes a mirrored variable. The result of an aggregated write is the same on
 // all replicas.
 static ls_status write_mirrored_in_trace(const ls_writing *w,
                                          const ls_place *place, ls_nest value,
                                          ls_nest *out_value) {
-  const bool none = w->variable->aggregation == LS_AGGREGATION_NONE;
+  const bool none = is_unaggregated(w);
   if (none && ls_has_components(value))
     return write_refuse_parts(w, "in a replica");
   LS_RETURN_IF_ERROR(value.kind == LS_KIND_DISTRIBUTED
@@ -410,7 +415,7 @@ static bool is_unmirrored(ls_nest value) {
 static ls_status write_mirrored(const ls_writing *w, ls_nest value,
                                 ls_nest *out_value) {
   ls_place place;
-  const bool none = w->variable->aggregation == LS_AGGREGATION_NONE;
+  const bool none = is_unaggregated(w);
   LS_RETURN_IF_ERROR(ls_place_of(w->variable, false, &place));
   // Refuses parts that may differ, except for a variable without aggregation.
   if (place.kind == LS_PLACE_CROSS && !none && is_unmirrored(value))
@@ -538,19 +543,59 @@ ls_status ls_variable_write(ls_variable *variable, ls_write_op op,
   if (variable->num_targets > 0 && !variable->rules->is_replicated)
     variable = ls_variable_here(variable);
   LS_RETURN_IF_ERROR(ls_variable_settle(variable));
-  const ls_writing w = {variable, ops[op], options};
+  const ls_writing w = {
+      .variable = variable, .op = ops[op], .options = options};
   return write_any(&w, value, out_value);
+}
+
+static ls_tensor write_as_maker(const ls_writing *w, ls_tensor value) {
+  LS_OWN(ls_nest, made) = ls_none();
+  const ls_status status = write_any(w, ls_leaf(value), &made);
+  if (!ls_status_is_ok(status))
+    return ls_make_failed(ls_writing_name(w), status);
+  return ls_nest_tensor(
+      made.kind == LS_KIND_DISTRIBUTED
+          ? ls_value_part(made, ls_component_here(w->variable))
+          : made,
+      0);
 }
 
 ls_tensor ls_write_as_maker(ls_variable *container, uint16_t op,
                             ls_tensor value) {
-  const ls_writing w = {.variable = container, .op = op};
-  LS_OWN(ls_nest, made) = ls_none();
-  const ls_status status = write_any(&w, ls_leaf(value), &made);
-  if (!ls_status_is_ok(status))
-    return ls_make_failed(ls_op_table[op].name, status);
-  return ls_nest_tensor(made.kind == LS_KIND_DISTRIBUTED
-                            ? ls_value_part(made, ls_component_here(container))
-                            : made,
-                        0);
+  return write_as_maker(&(ls_writing){.variable = container, .op = op}, value);
+}
+
+// ---- Common values ---------------------------------------------------------
+static ls_tensor write_plain(const ls_writing *w, ls_tensor value) {
+  return w->op == LS_OP_ASSIGN ? ls_variable_assign(w->variable, value)
+                               : ls_variable_assign_add(w->variable, value);
+}
+
+static ls_nest merge_common(ls_strategy *strategy, ls_nest args, void *user) {
+  (void)strategy;
+  const ls_nest first = ls_distributed_component(args, 0);
+  const ls_tensor made = write_plain(user, ls_nest_tensor(first, 0));
+  const ls_status status = ls_made_status(made);
+  return ls_status_is_ok(status) ? ls_leaf(made) : ls_fail(status);
+}
+
+static ls_tensor write_for_all(ls_writing *w, ls_tensor value) {
+  LS_OWN(ls_nest, made) = ls_replica_merge_call(
+      ls_replica_context(), merge_common, ls_leaf(value), w);
+  return made.kind == LS_KIND_TENSOR
+             ? made.as.tensor
+             : ls_make_failed(ls_writing_name(w), ls_nest_status(made));
+}
+
+ls_tensor ls_write_common(ls_variable *variable, uint16_t op, ls_tensor value) {
+  ls_writing w = {
+      .variable = ls_variable_meant(variable), .op = op, .is_common = true};
+  if (w.variable->num_components == 0)
+    return w.variable->container == NULL &&
+                   ls_context_current()->hooks != NULL && ls_num_replicas() > 1
+               ? write_for_all(&w, value)
+               : write_plain(&w, value);
+  const ls_status status = ls_variable_settle(w.variable);
+  return ls_status_is_ok(status) ? write_as_maker(&w, value)
+                                 : ls_make_failed(ls_writing_name(&w), status);
 }
