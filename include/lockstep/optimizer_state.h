@@ -63,8 +63,9 @@ LS_API ls_schedule ls_optimizer_schedule(const ls_optimizer *optimizer);
 // increments neither. `*out_op` runs after all that; in a build graph it is
 // added to the collection LS_COLLECTION_TRAIN_OP.
 //
-// Replicas that run op by op and apply gradients to distributed variables make
-// this step once all of them have called.
+// Replicas that run op by op and apply gradients make this step once all of
+// them have called; they may move variables that are not distributed, too,
+// once.
 //   LS_FAILED_PRECONDITION  in another context.
 //   LS_INVALID_ARGUMENT     no gradient (lists the variables), or a variable
 //                           that is not distributed.

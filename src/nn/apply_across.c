@@ -19,6 +19,7 @@ typedef struct across {
   ls_optimizer *optimizer;
   ls_strategy *strategy;
   ls_variable *global_step;
+  bool met;       // True if replicas that run op by op have met for it.
   ls_nest total;  // Total of examples on each replica; none: equal.
   ls_step_scalars scalars;
   ls_nest examples;   // Examples of all replicas in this call; none: unknown.
@@ -50,7 +51,8 @@ static ls_nest of_each(const across *a, ls_nest gradient) {
 
 static ls_status check_pair(const across *a, const ls_variable *variable,
                             ls_nest gradient) {
-  if (variable->num_components != a->replicas)
+  if (variable->num_components != a->replicas &&
+      !(a->met && variable->num_components == 0))
     return LS_STATUS(variable->num_components == 0 ? LS_INVALID_ARGUMENT
                                                    : LS_UNIMPLEMENTED,
                      "variable '%s' has %zu components, %s has %zu replicas: a "
@@ -126,8 +128,12 @@ static ls_status reduce_all(across *a) {
   ls_allocator *allocator = a->optimizer->allocator;
   LS_OWN_ARRAY_OR_RETURN(allocator, ls_destinations, where, a->count);
   for (size_t i = 0; i < a->count; ++i)
-    where[i].value =
-        (ls_nest){.kind = LS_KIND_VARIABLE, .as.ref = a->variables[i]};
+    if (a->variables[i]->num_components > 0)
+      where[i].value =
+          (ls_nest){.kind = LS_KIND_VARIABLE, .as.ref = a->variables[i]};
+    else
+      where[i] = (ls_destinations){.devices = ls_strategy_devices(a->strategy),
+                                   .num_devices = a->replicas};
   const bool mean =
       a->over_replicas == LS_GRADIENTS_MEAN && a->total.kind == LS_KIND_NONE;
   LS_OWN(ls_nest, reduced) = ls_none();
@@ -151,6 +157,12 @@ static ls_status find_slots(const across *a, const ls_variable *component,
   return ls_ok();
 }
 
+// Returns the variable that an update changes: a component, or a plain one.
+static ls_variable *updated(const across *a, ls_nest args) {
+  return ls_nest_count(args) > 0 ? ls_nest_as_variable(ls_nest_item(args, 0))
+                                 : a->variables[a->at];
+}
+
 // Returns the variable's gradient on the device of the update.
 static ls_tensor *sum_here(const across *a) {
   const size_t device = (size_t)ls_update_replica_id().value;
@@ -166,7 +178,7 @@ static ls_nest joined(const ls_op *ops, size_t count) {
 
 static ls_nest update_component(ls_nest args, void *user) {
   const across *a = user;
-  ls_variable *component = ls_nest_as_variable(ls_nest_item(args, 0));
+  ls_variable *component = updated(a, args);
   const size_t num_slots = a->optimizer->num_slots;
   ls_variable *slots[LS_MAX_SLOTS + 1];
   ls_op ops[1 + LS_MAX_SLOTS + 1];
@@ -189,10 +201,12 @@ static ls_nest update_component(ls_nest args, void *user) {
 static ls_nest hold_component(ls_nest args, void *user) {
   const across *a = user;
   ls_variable *slots[LS_MAX_SLOTS + 1];
-  LS_RETURN_FAILED_IF_ERROR(
-      find_slots(a, ls_nest_as_variable(ls_nest_item(args, 0)), slots));
+  LS_RETURN_FAILED_IF_ERROR(find_slots(a, updated(a, args), slots));
   ls_tensor *sum = sum_here(a);
   *sum = ls_hold_gradient(a->optimizer, &a->call, slots, *sum);
+  // A plain variable has one sum for all devices.
+  for (size_t d = 0; ls_nest_count(args) == 0 && d < a->replicas; ++d)
+    a->sums[d * a->count + a->at] = *sum;
   const ls_op op = ls_tensor_op(*sum);
   return joined(&op, 1);
 }
@@ -223,15 +237,19 @@ static void keep_op(across *a, ls_nest made) {
   ls_nest_release(made);
 }
 
-// Calls `update` for each component of each variable.
+// Calls `update` for each component of each variable, and once for a plain one.
 static ls_status update_all(across *a, ls_callback update) {
   for (a->at = 0; a->at < a->count; ++a->at) {
     ls_variable **slots = NULL;
     ls_variable *variable = a->variables[a->at];
     ls_nest made = ls_none();
     LS_RETURN_IF_ERROR(ls_optimizer_slots(a->optimizer, variable, &slots));
-    LS_RETURN_IF_ERROR(ls_strategy_update(a->strategy, variable, update,
-                                          ls_none(), a, true, &made));
+    LS_RETURN_IF_ERROR(variable->num_components > 0
+                           ? ls_strategy_update(a->strategy, variable, update,
+                                                ls_none(), a, true, &made)
+                           : ls_strategy_update_non_slot(
+                                 a->strategy, ls_strategy_devices(a->strategy),
+                                 1, update, ls_none(), a, true, &made));
     keep_op(a, made);
   }
   return ls_ok();
@@ -375,7 +393,7 @@ ls_status ls_optimizer_apply_across(ls_optimizer *optimizer,
 // ---- Replicas that merge ---------------------------------------------------
 bool ls_optimizer_meets(ls_variable *const *variables, size_t count) {
   if (ls_context_current()->hooks == NULL) return false;
-  for (size_t i = 0; i < count; ++i)
+  for (size_t i = 0; i < count && ls_num_replicas() == 1; ++i)
     if (variables[i]->num_components == 0) return false;
   return true;
 }
@@ -398,6 +416,7 @@ static ls_nest apply_merged(ls_strategy *strategy, ls_nest args, void *user) {
   across a = {.over_replicas = over->over_replicas,
               .optimizer = over->inner != NULL ? over->inner : over,
               .strategy = strategy,
+              .met = true,
               .total = ls_nest_item(args, 2),
               .examples = ls_nest_item(args, 3)};
   const ls_nest listed = ls_nest_item(args, 0), given = ls_nest_item(args, 1);
