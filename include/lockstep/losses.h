@@ -88,12 +88,12 @@ LS_PLACED ls_tensor ls_count_correct(ls_tensor logits, ls_tensor labels);
 LS_PLACED ls_tensor ls_top_k_accuracy(ls_tensor logits, ls_tensor labels,
                                       int64_t k);
 
-// Returns the mean over the examples of all replicas of a value, of floats, that
-// is on each replica the mean over its own examples, as a loss or an accuracy.
-// Each replica is weighted by its number of examples (ls_replica_examples); one
-// without examples does not count, whatever its value. For a step's results:
-// ls_all_reduce with LS_REDUCE_MEAN takes replicas as equals, and a mean over
-// no examples is NaN. With one replica it is x.
+// Returns the mean over the examples of all replicas of a value, of floats,
+// that is on each replica the mean over its own examples, as a loss or an
+// accuracy. Each replica is weighted by its number of examples
+// (ls_replica_examples); one without examples does not count, whatever its
+// value. For a step's results: ls_all_reduce with LS_REDUCE_MEAN takes replicas
+// as equals, and a mean over no examples is NaN. With one replica it is x.
 LS_PLACED ls_tensor ls_examples_mean(ls_tensor x);
 
 // A mean over many steps, kept in two variables: "<name>/total" and
@@ -103,8 +103,8 @@ LS_API LS_MUST_USE ls_status ls_running_mean_create(const char *name,
                                                     ls_running_mean **out_mean);
 LS_API void ls_running_mean_destroy(ls_running_mean *mean);  // NULL is fine.
 // Adds all elements of `values`, on many replicas those of all: summed on each
-// in the values' type (16-bit floats in f32), then along the tree. In a session
-// the op must be fetched.
+// in the values' type (16-bit floats in f32, others than floats in f64), then
+// along the tree. In a session the op must be fetched.
 LS_PLACED ls_op ls_running_mean_update(ls_running_mean *mean, ls_tensor values);
 // Returns total / count so far, an f64 scalar; NaN before the first update.
 LS_PLACED ls_tensor ls_running_mean_value(const ls_running_mean *mean);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "base/values/numbers.h"
+#include "distribute/variables/variable.h"
 #include "graph/make/make.h"
 #include "graph/trial.h"
 #include "lockstep/losses.h"
@@ -114,14 +116,18 @@ ls_op ls_running_mean_update(ls_running_mean *mean, ls_tensor values) {
   ls_op ops[2] = {{0}};
   LS_NAME_SCOPE(mean->name);
   const ls_dtype dtype = ls_tensor_dtype(values);
-  if (dtype != LS_DTYPE_F64) values = ls_convert(values, LS_DTYPE_F32);
+  if (ls_is_half(dtype))
+    values = ls_convert(values, LS_DTYPE_F32);
+  else if (!ls_dtype_is_float(dtype))
+    values = ls_convert(values, LS_DTYPE_F64);
   const ls_tensor ones = ls_broadcast_like(ls_scalar(LS_DTYPE_F64, 1), values);
   const ls_tensor sum =
       ls_convert(ls_reduce_sum(values, LS_ALL_AXES), LS_DTYPE_F64);
   const ls_tensor number = ls_reduce_sum(ones, LS_ALL_AXES);
-  ops[0] = ls_tensor_op(ls_variable_assign_add(mean->total, sum_of_all(sum)));
-  ops[1] =
-      ls_tensor_op(ls_variable_assign_add(mean->count, sum_of_all(number)));
+  ops[0] = ls_tensor_op(
+      ls_write_common(mean->total, LS_OP_ASSIGN_ADD, sum_of_all(sum)));
+  ops[1] = ls_tensor_op(
+      ls_write_common(mean->count, LS_OP_ASSIGN_ADD, sum_of_all(number)));
   return ls_join_ops(ops, 2, "update");
 }
 

@@ -88,6 +88,18 @@ TEST(a_running_mean_is_that_of_all_elements_so_far) {
   }
 }
 
+TEST(a_running_mean_counts_large_integers) {
+  LS_OWN(ls_running_mean, mean) = NULL;
+  const double values[] = {16777217, 16777217};  // Not f32.
+  double number = 0;
+  expect_ok(ls_running_mean_create("large", &mean));
+  LS_OWN(ls_nest, args) =
+      LS_TUPLE(ls_nest_array(array_of(LS_DTYPE_I64, LS_SHAPE(2), values)));
+  ls_nest_release(call_on(1, take_in, mean, args, 1));
+  expect_ok(ls_running_mean_read(mean, &number));
+  assert_true(number == 16777217);
+}
+
 MEMORY_TEST(make_a_mean) {
   LS_OWN(ls_running_mean, mean) = NULL;
   return ls_running_mean_create(NULL, &mean);
