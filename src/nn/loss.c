@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/losses.h"
 
+#include <math.h>
+
 #include "base/plain.h"
 #include "graph/make/make.h"
 #include "nn/shares.h"
@@ -114,7 +116,7 @@ ls_tensor ls_kl_divergence_loss(ls_tensor log_q, ls_tensor p,
   if (ls_tensor_is_failed(p)) return p;
   const ls_dtype dtype = ls_tensor_dtype(p);
   const ls_tensor zero = ls_scalar(dtype, 0), one = ls_scalar(dtype, 1);
-  const ls_tensor some = ls_greater(p, zero);
+  const ls_tensor some = ls_not_equal(p, zero);
   const ls_tensor log_p = ls_log(ls_select(some, p, one));
   // An infinity that is not used would make the gradient NaN.
   const ls_tensor used = ls_select(some, log_q, zero);
@@ -186,8 +188,9 @@ ls_tensor ls_huber_loss(ls_tensor x, ls_tensor y, double delta,
   const ls_tensor distance = ls_abs(ls_sub(x, y));
   const ls_tensor near =
       ls_minimum(distance, ls_scalar(ls_tensor_dtype(distance), delta));
-  const ls_tensor losses = ls_add(ls_mul_scalar(ls_square(near), 0.5),
-                                  ls_mul_scalar(ls_sub(distance, near), delta));
+  ls_tensor losses = ls_mul_scalar(ls_square(near), 0.5);
+  if (isfinite(delta))
+    losses = ls_add(losses, ls_mul_scalar(ls_sub(distance, near), delta));
   return ls_reduce_loss(losses, reduction);
 }
 

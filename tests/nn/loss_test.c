@@ -294,6 +294,26 @@ TEST(impossible_classes_leave_the_divergence_a_gradient) {
                      (double[]){-0.5, 0, -0.5}, 3, 1e-12);
 }
 
+TEST(targets_that_are_no_probabilities_are_not_hidden) {
+  const double wrong[] = {NAN, -0.5};
+  expect_ok(ls_frame_begin());
+  for (size_t i = 0; i < LS_COUNT_OF(wrong); ++i) {
+    const double p[] = {0.5, wrong[i], 0.5};
+    assert_true(isnan(
+        item_of(divergence_from(eager_of(LS_DTYPE_F64, LS_SHAPE(3), p)))));
+  }
+  expect_ok(ls_frame_end(NULL));
+}
+
+TEST(a_huber_loss_without_a_limit_is_half_the_square) {
+  expect_ok(ls_frame_begin());
+  const ls_tensor x = eager_of(LS_DTYPE_F64, LS_SHAPE(2), (double[]){3, -1000});
+  expect_tensor(
+      ls_huber_loss(x, ls_scalar(LS_DTYPE_F64, 1), INFINITY, LS_REDUCTION_NONE),
+      (double[]){2, 501000.5}, 2, 0);
+  expect_ok(ls_frame_end(NULL));
+}
+
 // softplus(x) - x t: at 0 the slope is 1/2 - t, not what a maximum would say.
 static ls_nest at_zero(ls_nest args, void *user) {
   (void)user;
