@@ -58,7 +58,7 @@ typedef struct ls_model_type {
   // Labels are 0 to num_classes - 1; of another task: the number of outputs.
   int64_t num_classes;
   // Multiplications and additions of all products in a training step, without
-  // the gradient of the examples.
+  // the gradient of the examples. 0: unknown.
   double flops_per_example;
   ls_status (*create)(const ls_model_options *options, void **out_self);
   void (*destroy)(void *self);  // NULL is fine.

@@ -150,7 +150,8 @@ static ls_status time_model(bench_flags *flags, bench_figures *figures) {
   LS_RETURN_IF_ERROR(ls_function_describe_program(step.function, &program));
   const ls_model_type *type = flags->step.type;
   figures->flops =
-      type != NULL ? type->flops_per_example * (double)flags->step.batch_size
+      type != NULL && type->flops_per_example > 0
+          ? type->flops_per_example * (double)flags->step.batch_size
       : program.flops >= 0 ? program.flops
                            : (double)NAN;
   return ls_ok();

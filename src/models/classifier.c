@@ -194,6 +194,9 @@ ls_status ls_model_type_adapt(const ls_model_type *type, const ls_task *task,
   out_type->task = task;
   if (inputs > 0) out_type->example_shape = LS_SHAPE(inputs);
   if (outputs > 0) out_type->num_classes = outputs;
+  if (!ls_shape_equal(out_type->example_shape, from.example_shape) ||
+      out_type->num_classes != from.num_classes)
+    out_type->flops_per_example = 0;
   if (task_has_numbers(task) && task != has) out_type->learning_rate = 1e-3;
   // Labels of classes have one dimension less than the outputs, others as many.
   ls_shape *labels = &out_type->label_shape;

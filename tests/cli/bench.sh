@@ -43,6 +43,17 @@ unset LS_LOG
 prints "^tiny, 1 replica, 1 thread, f32, fast math, batch of 16\$" \
   bench tiny --steps 5 --batch-size 16 --threads 1
 
+# More outputs are more work: products of 512 by 1000 in place of 512 by 10.
+work() {
+  prints gflops bench mlp --batch-size 8 --steps 2 --json "$@"
+  millions=$(sed 's/.*"median_ms":\([^,]*\).*"gflops":\([^}]*\)}.*/\1 \2/' out.txt |
+    awk '{ printf "%.0f", $1 * $2 }')
+}
+work
+few=$millions
+work --outputs 1000
+[ $((10 * millions)) -gt $((15 * few)) ] || fail "$millions Mflop, $few before"
+
 line=${LS_BUILD_DIR:?}/tests/cli/libraries/estimators.so:line
 prints "^\\{\"model\":\"$line\",\"replicas\":2,.*\"batch_size\":16,.*\"gflops\":$number\\}\$" \
   bench "$line" --replicas 2 --batch-size 16 --steps 5 --json

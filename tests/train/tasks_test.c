@@ -213,6 +213,7 @@ TEST(numbers_are_no_classes) {
   ls_model_type type = {0};
   expect_ok(ls_model_type_adapt(ls_model_find("tiny"), NULL, INPUTS, 0, &type));
   assert_int_equal(type.num_classes, 4);
+  assert_true(type.flops_per_example == 0);  // No longer known.
   expect_null(ls_train_check_data(&type, data),
               "labels of classification are integers, these are f64[]: "
               "numbers are learned by regression");
