@@ -64,6 +64,16 @@ awk 'BEGIN {
 plan mlp --data rows.csv --no-steps
 shows 'mlp, 1 replica, f32, batch of 36'
 
+# The last batch of an epoch is smaller; the save at the end is the last
+# epoch's.
+set -- --data rows.csv --epochs 4 --batch-size 25 --keep 0 --keep-best test_loss
+plan mlp "$@" --json
+"$lockstep" train --model mlp "$@" --run-dir run --quiet >/dev/null 2>err.txt ||
+  fail "no run"
+saved=$(find run -name 'model.ckpt-*.json' | wc -l)
+[ "$saved" = 4 ] || fail "a run of 4 epochs with $saved checkpoints"
+[ "$(field checkpoints)" = 4 ] || fail "not the checkpoints of a run"
+
 # As JSON. A larger batch and evaluations need more memory.
 plan mlp --data synthetic --batch-size 64 --no-steps --json --test none
 [ "$(wc -l <out.txt)" = 1 ] || fail "more than one line of JSON"

@@ -28,6 +28,11 @@ typedef struct plan {
 } plan;
 
 // ---- Time ------------------------------------------------------------------
+// Returns the number of steps of an epoch, whose last batch may be smaller.
+static double steps_per_epoch(const cli_plan_run *run) {
+  return ceil((double)run->examples / (double)run->batch_size);
+}
+
 // Times steps for some seconds, after a first one.
 static ls_status time_steps(const cli_plan_run *run, const cli_step *step,
                             plan *p) {
@@ -42,10 +47,9 @@ static ls_status time_steps(const cli_plan_run *run, const cli_step *step,
     LS_RETURN_IF_ERROR(cli_step_run(step, &results));
     end = cli_now();
   }
-  const double per_epoch =
-      ceil((double)run->examples / (double)run->batch_size);
   p->step_seconds = (end - begin) / (double)p->timed_steps;
-  p->epoch_seconds = p->step_seconds * fmin(per_epoch, (double)run->steps);
+  p->epoch_seconds =
+      p->step_seconds * fmin(steps_per_epoch(run), (double)run->steps);
   p->run_seconds = p->step_seconds * (double)run->steps;
   return ls_ok();
 }
@@ -53,8 +57,7 @@ static ls_status time_steps(const cli_plan_run *run, const cli_step *step,
 // ---- Disk ------------------------------------------------------------------
 static double count_epochs(const cli_plan_run *run) {
   if (run->examples == 0) return 0;
-  return ceil((double)run->steps * (double)run->batch_size /
-              (double)run->examples);
+  return ceil((double)run->steps / steps_per_epoch(run));
 }
 
 // Returns the metric whose best checkpoint is kept; NULL: none.
@@ -64,13 +67,15 @@ static const char *best_metric(const ls_train_config *config) {
   return best != NULL && best[0] != '\0' ? best : NULL;
 }
 
-// Returns the number of saves of a run, at least the one at its end. Of a run
-// whose time is not known it is more than those that are kept.
+// Returns the number of saves of a run, at least the one at its end, which is
+// that of the last epoch, too. Of a run whose time is not known it is more than
+// those that are kept.
 static double count_saves(const plan *p, const cli_plan_run *run) {
   const ls_train_config *asked = &p->flags->train.asked;
   const char *best = best_metric(&run->config);
-  double others =
-      best != NULL && strncmp(best, "test_", 5) == 0 ? count_epochs(run) : 0;
+  double others = best != NULL && strncmp(best, "test_", 5) == 0
+                      ? fmax(0, count_epochs(run) - 1)
+                      : 0;
   if (run->step.estimator != NULL) ++others;  // The one of step 0.
   if (asked->save_every_steps > 0)
     return others + ceil((double)run->steps / (double)asked->save_every_steps);
