@@ -205,27 +205,16 @@ static void write_type(ls_text *out, unsigned field, const char *name,
   ls_proto_end(out, value);
 }
 
-static bool is_input(const ls_serve_signature *s, const char *name) {
-  for (size_t i = 0; i < s->num_inputs; ++i)
-    if (strcmp(s->inputs[i].name, name) == 0) return true;
-  return false;
-}
-
-static bool is_taken(const ls_serve_signature *s, const char *name) {
-  for (size_t i = 0; i < s->num_outputs; ++i)
-    if (strcmp(s->outputs[i].name, name) == 0) return true;
-  return is_input(s, name);
-}
-
-// Inputs, outputs and values share one namespace: appends `end` to a name that
-// is taken.
-static const char *own_name(ls_onnx_writer *o, const char *name, bool taken,
+// Inputs, outputs and values share one namespace: appends `end` to a name while
+// it is taken.
+static const char *own_name(ls_onnx_writer *o, const char *name,
                             const char *end) {
   if (name[0] == '%') ls_emit_refuse(&o->e, "a name that begins with '%'");
-  const char *own =
-      taken ? ls_arena_format(o->e.memory, "%s/%s", name, end) : name;
-  if (own == NULL) ls_emit_fail(&o->e, ls_out_of_memory());
-  return own != NULL ? own : "";
+  while (name != NULL && ls_map_find_text(&o->names, name) != NULL)
+    name = ls_arena_format(o->e.memory, "%s/%s", name, end);
+  if (name != NULL && ls_map_insert_text(&o->names, name, o)) return name;
+  ls_emit_fail(&o->e, ls_out_of_memory());
+  return "";
 }
 
 static void onnx_declare(ls_onnx_writer *o, ls_array *const *values,
@@ -236,18 +225,21 @@ static void onnx_declare(ls_onnx_writer *o, ls_array *const *values,
     const uint64_t ref = program->body->parameters[i];
     const ls_batch_dims dims = ls_emit_source_dims(&o->e.base.source, ref);
     const ls_dtype dtype = ls_graph_type(program->body, ref).dtype;
-    const char *name = own_name(o, s->inputs[i].name, false, "");
+    const char *name = own_name(o, s->inputs[i].name, "input");
     const ls_emitted value = ls_emit_value(&o->e, dtype, dims, name);
     if (dims.rank > 0 && dims.dim[0].scale == 1) o->source = value;
     if (ls_onnx_dtype(dtype) == 0) ls_emit_refuse(&o->e, ls_dtype_name(dtype));
     ls_emit_bind(&o->e, ref, value);
     write_type(graph, GRAPH_INPUT, name, ls_onnx_dtype(dtype), &dims);
   }
+  o->outputs = ls_arena_new_array(o->e.memory, const char *, s->num_outputs);
+  if (o->outputs == NULL) ls_emit_fail(&o->e, ls_out_of_memory());
+  for (size_t i = 0; o->outputs != NULL && i < s->num_outputs; ++i)
+    o->outputs[i] = own_name(o, s->outputs[i].name, "output");
   for (size_t i = 0; i < program->num_uses; ++i) {
     const uint64_t ref = program->body->parameters[program->num_inputs + i];
     const ls_variable *variable = (void *)program->uses[i].variable;
-    const char *name =
-        own_name(o, variable->name, is_taken(s, variable->name), "variable");
+    const char *name = own_name(o, variable->name, "variable");
     ls_emit_bind(&o->e, ref,
                  ls_emit_value(&o->e, variable->type.dtype,
                                ls_emit_source_dims(&o->e.base.source, ref),
@@ -263,8 +255,7 @@ static void give_outputs(ls_onnx_writer *o, ls_text *graph) {
     const uint64_t ref = program->body->results[o->program->outputs[i]];
     const ls_emitted made = ls_emit_of(&o->e, ref);
     const ls_emitted_value value = *ls_emit_look(&o->e, made);
-    const char *name = own_name(o, s->outputs[i].name,
-                                is_input(s, s->outputs[i].name), "output");
+    const char *name = o->outputs[i];
     const ls_emitted out = ls_emit_value(&o->e, value.dtype, value.dims, name);
     if (!ls_status_is_ok(o->e.status)) return;
     ls_onnx_write_node(o, "Identity", &made, 1, out);
@@ -307,6 +298,7 @@ ls_status ls_write_onnx(const ls_lowered_signature *program,
   ls_text_init(&o.nodes, memory->allocator);
   ls_text_init(&o.initializers, memory->allocator);
   ls_text_init(&o.name, memory->allocator);
+  ls_map_init(&o.names, memory->allocator);
   if (ls_status_is_ok(o.e.status)) onnx_declare(&o, values, &graph);
   ls_status_free(ls_emit_program(&o.e));
   if (ls_status_is_ok(o.e.status)) give_outputs(&o, &graph);
@@ -315,6 +307,7 @@ ls_status ls_write_onnx(const ls_lowered_signature *program,
   ls_text_deinit(&o.nodes);
   ls_text_deinit(&o.initializers);
   ls_text_deinit(&o.name);
+  ls_map_deinit(&o.names);
   ls_emitter_deinit(&o.e);
   return status;
 }

@@ -12,6 +12,8 @@ typedef struct ls_onnx_writer {
   ls_emitter e;
   const ls_lowered_signature *program;
   ls_text nodes, initializers;
+  ls_map names;  // Names of inputs, outputs and variables.
+  const char **outputs;
   ls_text name;       // Temporary text.
   size_t began;       // Offset of the current node.
   ls_emitted batch;   // The batch size as i64[1]; 0: not emitted yet.

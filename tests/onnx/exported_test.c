@@ -6,12 +6,16 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "graph/own.h"
 #include "lockstep/full.h"
 #include "nn/own.h"
+#include "onnx/onnx_load.h"
 #include "runtime/own.h"
 #include "support/function.h"
+#include "support/onnx_files.h"
 #include "support/served_model.h"
 #include "support/small_models.h"
+#include "support/spec.h"
 
 enum { MOST_VARIABLES = 100, STEPS = 10, BATCH = 4 };
 
@@ -165,4 +169,90 @@ TEST(a_transformer_goes_out_and_comes_back) {
 TEST(a_u_net_goes_out_and_comes_back) {
   expect_same(ls_model_find("unet"), onnx, true, 2);
   expect_same(ls_model_find("unet"), stablehlo, true, 2);
+}
+
+// ---- What is not exported wrongly ------------------------------------------
+// Returns the mean of the first rows, of up to 100.
+static ls_tensor mean_of_first_rows(ls_tensor x) {
+  static const int64_t numbers[] = {0, 100};
+  LS_OWN(ls_text, file) = onnx_text();
+  LS_OWN(ls_onnx, net) = NULL;
+  onnx_add_chain(&file, "Slice x zero end zero -> q;ReduceMean q -> y axes=0,");
+  onnx_add_integers(&file, "zero", 1, numbers);
+  onnx_add_integers(&file, "end", 1, numbers + 1);
+  onnx_add_port(&file, 11, "x", LS_SHAPE(-1, 2));
+  onnx_add_port(&file, 12, "y", LS_SHAPE(1, 2));
+  onnx_add_port(&file, 13, "q", LS_SHAPE(-1, 2));
+  expect_ok(onnx_decode(&file, ONNX_OPSET, &net));
+  LS_OWN(ls_nest, outputs) = ls_onnx_apply(net, ls_leaf(x), false);
+  expect_ok(ls_nest_status(outputs));
+  return ls_nest_tensor(outputs, 0);
+}
+
+TEST(a_slice_that_ends_with_the_batch_is_refused) {
+  LS_SPEC("E194");
+  char *path = NULL;
+  served_make_folder();
+  expect_status(served_export(mean_of_first_rows, LS_SHAPE(-1, 2), true, &path),
+                LS_UNIMPLEMENTED, "end depends on the batch size");
+  served_remove_folder(served_folder);
+}
+
+// Variables are called as an input, and as what that variable would be called
+// in the file.
+TEST(values_of_an_export_have_names_of_their_own) {
+  LS_SPEC("E194");
+  LS_OWN(ls_graph, graph) = graph_named("g");
+  ls_variable *a = NULL, *b = NULL;
+  LS_OWN(ls_nest, inputs) = ls_none();
+  LS_OWN(ls_nest, outputs) = ls_none();
+  char *folder = NULL, path[300];
+  served_make_folder();
+  {
+    LS_GRAPH_SCOPE(graph);
+    const ls_tensor x = ls_placeholder(LS_DTYPE_F32, LS_SHAPE(-1, 1), "p");
+    expect_ok(ls_variable_create(
+        &(ls_variable_options){.name = "x",
+                               .initial_value =
+                                   ls_fill(LS_DTYPE_F32, LS_SHAPE(1), 10)},
+        &a));
+    expect_ok(ls_variable_create(
+        &(ls_variable_options){.name = "x/variable",
+                               .initial_value =
+                                   ls_fill(LS_DTYPE_F32, LS_SHAPE(1), 1)},
+        &b));
+    inputs = served_dict_of("x", ls_leaf(x));
+    outputs = served_dict_of("x", ls_leaf(ls_add(ls_mul(x, ls_variable_read(a)),
+                                                 ls_variable_read(b))));
+  }
+  ls_session *session = session_of(graph);
+  LS_OWN(ls_nest, first) =
+      session_results(session, ls_nest_op(ls_variable_initializer(a)));
+  LS_OWN(ls_nest, second) =
+      session_results(session, ls_nest_op(ls_variable_initializer(b)));
+  const ls_serving_signature signature = {
+      {LS_SERVING_DEFAULT, LS_EXPORT_PREDICT, outputs}, inputs};
+  const ls_serving_graph served = {
+      .graph = graph, .signatures = &signature, .num_signatures = 1};
+  expect_ok(ls_serving_export(&(ls_serving_options){.base = served_folder,
+                                                    .graphs = &served,
+                                                    .num_graphs = 1,
+                                                    .session = session,
+                                                    .onnx = LS_FLAG_ON},
+                              &folder));
+  snprintf(path, sizeof(path), "%s/%s", folder, onnx);
+  LS_OWN(ls_onnx, net) = NULL;
+  expect_ok(ls_onnx_load(path, NULL, &net));
+  expect_ok(ls_frame_begin());
+  LS_OWN(ls_nest, got) = ls_onnx_apply(
+      net, ls_leaf(ls_fill(LS_DTYPE_F32, LS_SHAPE(1, 1), 2)), false);
+  double number = 0;
+  expect_ok(ls_tensor_item(ls_nest_tensor(got, 0), &number));
+  assert_true(number == 21);
+  expect_ok(ls_frame_end(NULL));
+  ls_text_release(folder);
+  ls_session_destroy(session);
+  ls_variable_release(a);
+  ls_variable_release(b);
+  served_remove_folder(served_folder);
 }
