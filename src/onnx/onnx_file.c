@@ -32,6 +32,7 @@ enum {
   ATTR_FLOATS = 7,
   ATTR_INTS = 8,
   ATTR_STRINGS = 9,
+  ATTR_TYPE = 20,
   VALUE_NAME = 1,
   VALUE_TYPE = 2,
   TYPE_TENSOR = 1,
@@ -107,6 +108,10 @@ static ls_status read_attr_field(ls_onnx_reader *r, const ls_proto_field *field,
   ls_onnx_attr *attr = out;
   const char *name = "";
   if (field->number == ATTR_NAME) return read_text_field(r, field, &attr->name);
+  // Writers of proto3 leave a number or text out that is 0 or empty.
+  if (field->number == ATTR_TYPE && attr->kind == 0 &&
+      field->value <= LS_ONNX_STRING)
+    attr->kind = (ls_onnx_attr_kind)field->value;
   if (field->number < ATTR_FLOAT || field->number > ATTR_STRINGS)
     return ls_ok();
   if (attr->count > 0 && attr->kind != kinds[field->number])
@@ -159,7 +164,7 @@ static ls_status read_node_field(ls_onnx_reader *r, const ls_proto_field *field,
     return read_text_field(r, field, &node->domain);
   case NODE_ATTRIBUTE: {
     LS_ONNX_PUSH_OR_RETURN(r, ls_onnx_attr, attr, node->attrs, node->num_attrs);
-    attr->name = "";
+    attr->name = attr->text = "";
     return ls_onnx_read_message(r, field, read_attr_field, attr);
   }
   default:
@@ -302,6 +307,15 @@ static void drop_default_inputs(ls_onnx_file *file, const bool *is_made) {
   file->num_inputs = count;
 }
 
+static ls_status mark_made(const ls_onnx_file *file, bool *is_made,
+                           uint32_t value) {
+  if (value != 0 && is_made[value])
+    return ls_invalid_argument("'%s' is damaged: '%s' is made twice",
+                               file->path, file->names[value]);
+  is_made[value] = true;
+  return ls_ok();
+}
+
 static ls_status check_order(ls_onnx_reader *r, bool *is_made) {
   const ls_onnx_file *file = r->file;
   for (size_t i = 0; i < file->num_nodes; ++i) {
@@ -312,13 +326,8 @@ static ls_status check_order(ls_onnx_reader *r, bool *is_made) {
             "'%s' is damaged: node '%s' (%s) takes '%s', which no input, "
             "initializer or earlier node gives",
             file->path, node->name, node->type, file->names[node->inputs[k]]);
-    for (size_t k = 0; k < node->num_outputs; ++k) {
-      if (node->outputs[k] != 0 && is_made[node->outputs[k]])
-        return ls_invalid_argument("'%s' is damaged: '%s' is made twice",
-                                   file->path, file->names[node->outputs[k]]);
-      is_made[node->outputs[k]] = true;
-    }
-    is_made[0] = true;
+    for (size_t k = 0; k < node->num_outputs; ++k)
+      LS_RETURN_IF_ERROR(mark_made(file, is_made, node->outputs[k]));
   }
   for (size_t i = 0; i < file->num_outputs; ++i)
     if (!is_made[file->outputs[i].value])
@@ -347,14 +356,14 @@ static ls_status check_graph(ls_onnx_reader *r, bool has_graph) {
   }
   file->names = names;
   for (size_t i = 0; i < file->num_initializers; ++i)
-    is_made[file->initializers[i].value] = true;
+    LS_RETURN_IF_ERROR(mark_made(file, is_made, file->initializers[i].value));
   is_made[0] = false;
   drop_default_inputs(file, is_made);
   for (size_t i = 0; i < file->num_inputs; ++i) {
     if (file->inputs[i].value == 0 || file->inputs[i].type.dtype == 0)
       return ls_unimplemented("'%s': input '%s', which is no tensor of numbers",
                               file->path, file->inputs[i].name);
-    is_made[file->inputs[i].value] = true;
+    LS_RETURN_IF_ERROR(mark_made(file, is_made, file->inputs[i].value));
   }
   is_made[0] = true;
   if (file->num_outputs == 0) return ls_onnx_damaged(r, "it has no output");

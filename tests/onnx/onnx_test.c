@@ -15,6 +15,7 @@
 #include "nn/own.h"
 #include "onnx/onnx_load.h"
 #include "runtime/own.h"
+#include "support/counted.h"
 #include "support/function.h"
 #include "support/onnx_files.h"
 #include "support/scratch.h"
@@ -154,6 +155,21 @@ TEST(nodes_compute_what_onnx_says) {
        LS_SHAPE(1, 4),
        {1, 2, 1, 2},
        0},
+      {"Concat",
+       "x x",
+       "axis=@2",
+       LS_SHAPE(1, 2),
+       LS_SHAPE(2, 2),
+       {1, 2, 1, 2},
+       0},
+      {"HardSigmoid",
+       "x",
+       "alpha=@1 beta=0.25",
+       LS_SHAPE(2),
+       LS_SHAPE(2),
+       {0.25, 0.25},
+       0},
+      {"Gelu", "x", "approximate=@3", LS_SHAPE(1), LS_SHAPE(1), {0.841345}, 20},
       {"Slice",
        "x list ends axes",
        "",
@@ -447,6 +463,25 @@ TEST(what_cannot_be_read_is_refused_by_name) {
                  "activations of a recurrent layer that are no names");
 }
 
+TEST(a_value_that_is_made_twice_is_refused) {
+  static const float numbers[] = {1, 2};
+  for (int k = 0; k < 3; ++k) {
+    LS_OWN(ls_text, graph) = onnx_text();
+    LS_OWN(ls_onnx, onnx) = NULL;
+    onnx_add_chain(&graph, "Add x c -> y;Neg y -> z");
+    onnx_add_floats(&graph, "c", 1, 0, numbers);
+    if (k == 0) onnx_add_floats(&graph, "c", 1, 0, numbers + 1);
+    onnx_add_port(&graph, 11, "x", LS_SHAPE(1));
+    if (k == 1) onnx_add_port(&graph, 11, "x", LS_SHAPE(1));
+    if (k == 2) onnx_add_chain(&graph, "Abs x -> z");
+    onnx_add_port(&graph, 12, "y", LS_SHAPE(1));
+    expect_status(onnx_decode(&graph, ONNX_OPSET, &onnx), LS_INVALID_ARGUMENT,
+                  k == 0   ? "'c' is made twice"
+                  : k == 1 ? "'x' is made twice"
+                           : "'z' is made twice");
+  }
+}
+
 // ---- Integers --------------------------------------------------------------
 // Makes x times the sum of the integers of a chain; x is 1.
 static ls_status sum_chain(const char *nodes, double *out_sum) {
@@ -520,6 +555,39 @@ TEST(arithmetic_of_known_integers_is_that_of_their_ops) {
   double sum = 0;
   expect_status(sum_chain("Where many pair many -> a", &sum),
                 LS_INVALID_ARGUMENT, "3000");
+}
+
+// Few bytes of a file may name long lists: memory for them is bounded.
+TEST(long_chains_of_integers_take_little_memory) {
+  static int64_t many[4096];
+  static const int64_t zero[] = {0}, unit[] = {1};
+  for (int k = 0; k < 2; ++k) {
+    LS_OWN(counted, c) = counted_begin(1);
+    LS_OWN(ls_text, graph) = onnx_text();
+    LS_OWN(ls_onnx, onnx) = NULL;
+    for (int i = 0; i < 2000; ++i) {
+      char nodes[60];
+      snprintf(nodes, sizeof(nodes),
+               k == 0 ? "Identity k%d -> k%d" : "Add k%d one -> k%d", i, i + 1);
+      onnx_add_chain(&graph, nodes);
+    }
+    onnx_add_chain(&graph, "Gather k2000 zero -> a;Cast a -> f to=1;"
+                           "Mul x f -> y");
+    onnx_add_integers(&graph, "k0", 4096, many);
+    onnx_add_integers(&graph, "zero", 1, zero);
+    onnx_add_integers(&graph, "one", 1, unit);
+    onnx_add_port(&graph, 11, "x", LS_SHAPE(-1));
+    onnx_add_port(&graph, 12, "y", LS_SHAPE(-1));
+    expect_ok(onnx_decode(&graph, ONNX_OPSET, &onnx));
+    expect_ok(ls_frame_begin());
+    const ls_tensor x = ls_fill(LS_DTYPE_F32, LS_SHAPE(1), 1);
+    double y = -1;
+    LS_OWN(ls_nest, outputs) = ls_onnx_apply(onnx, ls_leaf(x), false);
+    expect_ok(ls_tensor_item(ls_nest_tensor(outputs, 0), &y));
+    assert_true(y == (k == 0 ? 0 : 2000));
+    assert_true(counted_now(&c).peak_bytes < 150 << 20);
+    expect_ok(ls_frame_end(NULL));
+  }
 }
 
 TEST(ops_of_other_domains_are_refused) {

@@ -14,7 +14,9 @@ static void add_attr(ls_text *out, const char *text) {
   char name[40];
   snprintf(name, sizeof(name), "%.*s", (int)(value - 1 - text), text);
   ls_proto_string(out, 1, name);
-  if (strchr("-0123456789", *value) == NULL)
+  if (*value == '@')
+    ls_proto_i64(out, 20, atoll(value + 1));
+  else if (strchr("-0123456789", *value) == NULL)
     ls_proto_string(out, 4, value);
   else if (strchr(value, ',') == NULL && strchr(value, '.') != NULL)
     ls_proto_f32(out, 2, (float)atof(value));

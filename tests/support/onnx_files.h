@@ -16,7 +16,7 @@ ls_text onnx_text(void);
 void onnx_add_words(ls_text *out, unsigned field, const char *words);
 // Adds a node "the_node": inputs and outputs separated by spaces, then
 // attributes such as "axis=1", "pads=1,1,1,1," or "mode=edge"; reals have a
-// point, lists a comma behind each number.
+// point, lists a comma behind each number; "axis=@2" has a type and no value.
 void onnx_add_node(ls_text *out, const char *type, const char *inputs,
                    const char *outputs, const char *attrs);
 // Adds nodes, separated by ';', each "Type inputs -> output attrs".
