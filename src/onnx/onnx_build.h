@@ -46,6 +46,7 @@ typedef struct ls_onnx_build {
   bool is_training;
   bool is_last;          // Form of the elementwise op being made.
   ls_onnx_number batch;  // StableHLO: a batch size other than the text's.
+  int64_t num_known;     // Number of items of all known integers so far.
   ls_status status;
 } ls_onnx_build;
 
@@ -127,6 +128,8 @@ int ls_onnx_axis(ls_onnx_build *b, int64_t axis, int32_t rank);
 
 // ---- Sizes -----------------------------------------------------------------
 ls_onnx_known *ls_onnx_known_new(ls_onnx_build *b, int32_t rank, int64_t count);
+// Returns the elements of an array; NULL if they are no integers, or too many.
+const ls_onnx_known *ls_onnx_known_of(ls_onnx_build *b, const ls_array *array);
 // Returns the product of the sizes from `first` up to `end`; -1: unknown.
 int64_t ls_onnx_product(ls_shape shape, int first, int end);
 // Writes the dimensions of a tensor; `out` has room for LS_MAX_RANK.
@@ -151,16 +154,18 @@ ls_tensor ls_onnx_known_tensor(ls_onnx_build *b, const ls_onnx_known *known,
   DO(gelu)                                                                     \
   DO(hard_sigmoid)                                                             \
   DO(hard_swish)                                                               \
-  DO(prelu) DO(clip) DO(cast) DO(pow) DO(where) DO(mean) DO(mod) DO(dropout)   \
-      DO(constant) DO(reshape) DO(flatten) DO(transpose) DO(squeeze)           \
-          DO(unsqueeze) DO(concat) DO(split) DO(slice) DO(gather)              \
-              DO(gather_elements) DO(expand) DO(tile) DO(pad) DO(shape)        \
-                  DO(constant_of_shape) DO(range) DO(trilu) DO(resize)         \
-                      DO(one_hot) DO(cumsum) DO(reduce) DO(arg) DO(top_k)      \
-                          DO(matmul) DO(gemm) DO(softmax) DO(conv)             \
-                              DO(conv_transpose) DO(pool) DO(global_pool)      \
-                                  DO(batch_norm) DO(layer_norm)                \
-                                      DO(instance_norm) DO(recurrent)
+  DO(prelu)                                                                    \
+  DO(clip)                                                                     \
+  DO(cast)                                                                     \
+  DO(pow) DO(where) DO(mean) DO(mod) DO(dropout) DO(constant) DO(reshape)      \
+      DO(flatten) DO(transpose) DO(squeeze) DO(unsqueeze) DO(concat) DO(split) \
+          DO(slice) DO(gather) DO(gather_elements) DO(expand) DO(tile) DO(pad) \
+              DO(shape) DO(constant_of_shape) DO(range) DO(trilu) DO(resize)   \
+                  DO(one_hot) DO(cumsum) DO(reduce) DO(arg) DO(top_k)          \
+                      DO(matmul) DO(gemm) DO(softmax) DO(conv)                 \
+                          DO(conv_transpose) DO(pool) DO(global_pool)          \
+                              DO(batch_norm) DO(layer_norm) DO(instance_norm)  \
+                                  DO(recurrent)
 #define LS_ONNX_DECLARE_(noun) void ls_onnx_make_##noun(ls_onnx_build *b);
 LS_ONNX_MAKERS(LS_ONNX_DECLARE_)
 

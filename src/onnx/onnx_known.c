@@ -4,6 +4,9 @@
 #include "graph/make/make.h"
 #include "onnx/onnx_build.h"
 
+// Bounds the memory for items of all folded nodes.
+enum { MOST_KNOWN = 1 << 20 };
+
 ls_onnx_known *ls_onnx_known_new(ls_onnx_build *b, int32_t rank,
                                  int64_t count) {
   ls_onnx_known *known = ls_arena_new(b->memory, ls_onnx_known);
@@ -14,13 +17,13 @@ ls_onnx_known *ls_onnx_known_new(ls_onnx_build *b, int32_t rank,
     ls_onnx_fail(b, ls_out_of_memory());
     return NULL;
   }
+  b->num_known += count;
   known->rank = rank;
   known->count = count;
   return known;
 }
 
-static const ls_onnx_known *known_of_array(ls_onnx_build *b,
-                                           const ls_array *array) {
+const ls_onnx_known *ls_onnx_known_of(ls_onnx_build *b, const ls_array *array) {
   const ls_dtype dtype = ls_array_dtype(array);
   const int64_t count = ls_array_num_elements(array);
   const int32_t rank = ls_array_shape(array).rank;
@@ -37,7 +40,7 @@ const ls_onnx_known *ls_onnx_known_in(ls_onnx_build *b, size_t input) {
   if (!ls_onnx_has(b, input)) return NULL;
   ls_onnx_value *v = &b->values[b->node->inputs[input]];
   if (v->known == NULL && v->array != NULL) {
-    v->known = known_of_array(b, v->array);
+    v->known = ls_onnx_known_of(b, v->array);
     v->dtype = ls_array_dtype(v->array);
   }
   return v->known;
@@ -361,19 +364,12 @@ static ls_onnx_known *fold_fill_of_shape(ls_onnx_build *b,
                                          ls_dtype *dtype) {
   const ls_onnx_attr *attr = ls_onnx_attr_find(b->node, "value");
   if (attr == NULL || attr->array == NULL) return NULL;  // A float.
-  const ls_onnx_known *value = known_of_array(b, attr->array);
+  const ls_onnx_known *value = ls_onnx_known_of(b, attr->array);
   *dtype = ls_array_dtype(attr->array);
   return value != NULL ? fold_fill(b, sizes, value) : NULL;
 }
 
-static ls_onnx_known *fold_cast(ls_onnx_build *b, const ls_onnx_known *x,
-                                ls_dtype *dtype) {
-  *dtype = ls_onnx_dtype_of(ls_onnx_attr_int(b, "to", 0));
-  const bool widens = *dtype == LS_DTYPE_I64 || *dtype == LS_DTYPE_I32;
-  return widens ? with_rank(b, x, x->rank) : NULL;
-}
-
-static ls_onnx_known *fold_node(ls_onnx_build *b, ls_dtype *dtype) {
+static const ls_onnx_known *fold_node(ls_onnx_build *b, ls_dtype *dtype) {
   const ls_onnx_known *x = ls_onnx_known_in(b, 0), *y = ls_onnx_known_in(b, 1),
                       *z = ls_onnx_known_in(b, 2);
   if (x == NULL) return NULL;
@@ -384,8 +380,11 @@ static ls_onnx_known *fold_node(ls_onnx_build *b, ls_dtype *dtype) {
   if (is_named(b, "Gather"))
     return y != NULL && x->rank == 1 && y->rank <= 1 ? fold_gather(b, x, y)
                                                      : NULL;
-  if (is_named(b, "Identity")) return with_rank(b, x, x->rank);
-  if (is_named(b, "Cast")) return fold_cast(b, x, dtype);
+  if (is_named(b, "Identity")) return x;
+  if (is_named(b, "Cast")) {
+    *dtype = ls_onnx_dtype_of(ls_onnx_attr_int(b, "to", 0));
+    return *dtype == LS_DTYPE_I64 || *dtype == LS_DTYPE_I32 ? x : NULL;
+  }
   if (is_named(b, "Squeeze")) return x->count == 1 ? with_rank(b, x, 0) : NULL;
   if (is_named(b, "Unsqueeze")) return x->rank == 0 ? with_rank(b, x, 1) : NULL;
   if (is_named(b, "Reshape")) return fold_reshape(b, x);
@@ -408,7 +407,7 @@ static ls_onnx_known *fold_node(ls_onnx_build *b, ls_dtype *dtype) {
 }
 
 bool ls_onnx_fold(ls_onnx_build *b) {
-  if (b->node->num_inputs == 0) return false;
+  if (b->node->num_inputs == 0 || b->num_known > MOST_KNOWN) return false;
   (void)ls_onnx_known_in(b, 0);
   ls_dtype dtype = b->values[b->node->inputs[0]].dtype;
   const ls_onnx_known *known = fold_node(b, &dtype);
