@@ -32,20 +32,15 @@ void ls_onnx_make_constant(ls_onnx_build *b) {
     return;
   }
   if (attr == NULL || strncmp(attr->name, "value_", 6) != 0 ||
-      attr->kind == LS_ONNX_STRING || attr->kind == LS_ONNX_STRINGS) {
+      attr->kind == 0 || attr->kind == LS_ONNX_STRING ||
+      attr->kind == LS_ONNX_STRINGS) {
     LS_ONNX_REFUSE(b, "a constant that is no tensor of numbers");
     return;
   }
-  const bool is_known = attr->kind == LS_ONNX_INT || attr->kind == LS_ONNX_INTS;
   ls_onnx_fail(b, make_array(attr, &array));
   if (array == NULL) return;
   ls_onnx_give(b, 0, ls_constant(array));
-  if (!is_known || ls_array_num_elements(array) > LS_ONNX_MOST_KNOWN) return;
-  const int64_t count = ls_array_num_elements(array);
-  ls_onnx_known *known =
-      ls_onnx_known_new(b, ls_array_shape(array).rank, count);
-  for (int64_t i = 0; known != NULL && i < count; ++i)
-    known->items[i].value = ls_array_i64(array, i);
+  const ls_onnx_known *known = ls_onnx_known_of(b, array);
   if (known != NULL) ls_onnx_give_known(b, known, LS_DTYPE_I64);
 }
 
@@ -456,19 +451,22 @@ void ls_onnx_make_gather_elements(ls_onnx_build *b) {
 }
 
 void ls_onnx_make_one_hot(ls_onnx_build *b) {
-  const ls_onnx_known *depth = ls_onnx_list_of(b, "depth", 1);
+  const ls_array *given = ls_onnx_array_in(b, 1);
+  const bool is_real = given != NULL && ls_array_num_elements(given) == 1 &&
+                       ls_dtype_is_float(ls_array_dtype(given));
+  const ls_onnx_known *depth = is_real ? NULL : ls_onnx_list_of(b, "depth", 1);
   const ls_tensor values = ls_onnx_in(b, 2);
   const ls_tensor indices = ls_onnx_in(b, 0);
   if (ls_onnx_attr_int(b, "axis", -1) != -1)
     LS_ONNX_REFUSE(b, "one-hot codes along another axis than the last");
-  if (depth == NULL) return;
-  const int64_t size = depth->items[0].value;
+  if (depth == NULL && !is_real) return;
+  const int64_t size = is_real ? ls_array_i64(given, 0) : depth->items[0].value;
   const ls_tensor at =
       from_start(ls_convert(indices, LS_DTYPE_I64), size, values, 0);
-  const ls_tensor codes = ls_one_hot(at, size, ls_tensor_dtype(values));
+  const ls_tensor codes = ls_one_hot(at, size, LS_DTYPE_BOOL);
   const ls_tensor off = ls_reshape(ls_slice_axis(values, 0, 0, 1), LS_SCALAR),
                   on = ls_reshape(ls_slice_axis(values, 0, 1, 2), LS_SCALAR);
-  ls_onnx_give(b, 0, ls_add(ls_mul(codes, ls_sub(on, off)), off));
+  ls_onnx_give(b, 0, ls_select(codes, on, off));
 }
 
 void ls_onnx_make_cumsum(ls_onnx_build *b) {

@@ -22,6 +22,7 @@ typedef struct open_chain {
 } open_chain;
 
 static void add_numbers(ls_text *graph) {
+  static const float mask[] = {0, -INFINITY};
   static const float floats[] = {2, 1, 0.7F}, line[] = {1, 2, 3, 4, 5, 6, 7, 8},
                      square[] = {1, 2, 3, 4};
   static const int64_t ints[] = {0, 2, 1, -1, 4, -100, -200, 512};
@@ -36,6 +37,7 @@ static void add_numbers(ls_text *graph) {
   onnx_add_floats(graph, "scales", 2, 0, floats + 1);
   onnx_add_floats(graph, "pair", 2, 0, line);
   onnx_add_floats(graph, "line", 8, 0, line);
+  onnx_add_floats(graph, "mask", 2, 0, mask);
   onnx_add_floats(graph, "square", 2, 2, square);
 }
 
@@ -314,6 +316,49 @@ TEST(attributes_and_types_are_looked_at) {
   };
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i)
     expect_open(&rows[i]);
+}
+
+TEST(codes_may_have_values_that_are_infinite) {
+  const ls_shape line = LS_SHAPE(-1), one = LS_SHAPE(1);
+  const open_chain rows[] = {
+      {"OneHot x two mask -> h;Exp h -> y",
+       line,
+       one,
+       LS_SHAPE(1, 2),
+       {1, 0},
+       0},
+      {"OneHot x real mask -> h;Exp h -> y",
+       line,
+       one,
+       LS_SHAPE(1, 2),
+       {1, 0},
+       0},
+  };
+  for (size_t i = 0; i < LS_COUNT_OF(rows); ++i)
+    expect_open(&rows[i]);
+}
+
+TEST(transposed_convolutions_that_have_no_form_are_refused) {
+  static const struct {
+    const char *attrs, *part;
+  } rows[] = {
+      {"dilations=2, output_padding=1,", "output_padding"},
+      {"group=4611686018427387904", "channels"},
+  };
+  for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
+    char nodes[300];
+    LS_OWN(ls_onnx, onnx) = NULL;
+    LS_OWN(ls_graph, graph) = graph_named("g");
+    LS_GRAPH_SCOPE(graph);
+    ls_tensor x = ls_failed_tensor(), y = x;
+    snprintf(nodes, sizeof(nodes),
+             "Unsqueeze pair zero -> k;Unsqueeze k zero -> q;"
+             "Unsqueeze x one -> z;ConvTranspose z q -> y %s",
+             rows[i].attrs);
+    const open_chain row = {.nodes = nodes, .open = LS_SHAPE(-1, 3)};
+    expect_status(apply_open(&row, &onnx, &x, &y), LS_UNIMPLEMENTED,
+                  rows[i].part);
+  }
 }
 
 TEST(optional_outputs_that_are_not_made_are_refused_by_name) {
