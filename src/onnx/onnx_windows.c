@@ -152,8 +152,10 @@ void ls_onnx_make_conv_transpose(ls_onnx_build *b) {
     return;
   }
   for (int32_t i = 0; i < rank; ++i) {
-    if (dims[i + 1].is_unknown || !is_within(more.dim[i], 0)) {
-      LS_ONNX_REFUSE(b, "a transposed convolution of an unknown size");
+    if (dims[i + 1].is_unknown || !is_within(dims[i + 1].value, 0) ||
+        !is_within(more.dim[i], 0) || more.dim[i] >= w.strides.dim[i]) {
+      LS_ONNX_REFUSE(b, "a transposed convolution of an unknown or too large "
+                        "size, or with output_padding of the stride or more");
       return;
     }
     dims[i + 1].value = (dims[i + 1].value - 1) * w.strides.dim[i] +
@@ -161,7 +163,13 @@ void ls_onnx_make_conv_transpose(ls_onnx_build *b) {
                         w.low.dim[i] - w.high.dim[i] + more.dim[i];
   }
   const ls_tensor kernel = ls_onnx_in(b, 1);
-  dims[rank + 1].value = ls_tensor_shape(kernel).dim[1] * groups;
+  const int64_t width = ls_tensor_shape(kernel).dim[1];
+  if (!is_within(groups, 1) || !is_within(width, 0)) {
+    LS_ONNX_REFUSE(b, "a transposed convolution of an unknown or too large "
+                      "number of channels");
+    return;
+  }
+  dims[rank + 1].value = width * groups;
   const ls_tensor like = ls_onnx_sized(
       b, LS_OP_BROADCAST, ls_scalar(ls_tensor_dtype(x), 0), dims, rank + 2);
   const ls_convolution_options options = convolution_of(&w, groups);
