@@ -280,9 +280,13 @@ static const struct reducer {
 
 static const struct reducer *find_reducer(ls_onnx_build *b) {
   const char *region = ls_onnx_attr_text(b, "region", "");
+  const ls_dtype dtype = ls_hlo_result_type(b).dtype;
   for (size_t i = 0; i < sizeof(reducers) / sizeof(reducers[0]); ++i)
-    if (strcmp(region, reducers[i].name) == 0) return &reducers[i];
-  LS_ONNX_REFUSE(b, "a region that computes '%s'", region);
+    if (strcmp(region, reducers[i].name) == 0 &&
+        (i < 4 || dtype == LS_DTYPE_BOOL))
+      return &reducers[i];
+  LS_ONNX_REFUSE(b, "a region that computes '%s' of %s", region,
+                 ls_dtype_name(dtype));
   return NULL;
 }
 

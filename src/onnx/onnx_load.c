@@ -143,7 +143,8 @@ static ls_status check_ops(const ls_onnx_file *file) {
                               node->type, node->name);
     if (node->num_inputs < op->least || node->num_inputs > op->most ||
         (op->least > 0 && node->inputs[0] == 0) || node->num_outputs == 0)
-      return ls_invalid_argument(
+      return LS_STATUS(
+          file->types != NULL ? LS_UNIMPLEMENTED : LS_INVALID_ARGUMENT,
           "'%s': op %s of node '%s' has %zu inputs and %zu outputs", file->path,
           node->type, node->name, node->num_inputs, node->num_outputs);
   }
