@@ -357,6 +357,36 @@ TEST(the_first_example_tells_what_there_is) {
                         "i64[2] [2, 3], 'weights': f32[2] [2.5, -1], 'words': "
                         "string[2]}");
   }
+  // Records behind the first one are not read, nor are other files.
+  assert_int_equal(truncate("a", 200), 0);
+  LS_OWN(ls_nest, found) = ls_tfrecord_first_example(LS_PATHS("a", "nothing"));
+  assert_int_equal(ls_nest_count(found), 5);
+  put_examples("empty", 0, 0);
+  LS_OWN(ls_nest, next) = ls_tfrecord_first_example(LS_PATHS("empty", "a"));
+  assert_int_equal(ls_nest_count(next), 5);
+}
+
+// With so many features, comparing each name with all others would take long.
+TEST(the_first_example_may_have_many_features) {
+  enum { MANY = 100000 };
+  ls_tfrecord_output *writer = NULL;
+  ls_bytes example;
+  LS_OWN_BEGUN(ls_example_builder, builder, ls_example_init,
+               ls_allocator_system());
+  for (int64_t i = 0; i <= MANY; ++i) {
+    char name[24];
+    snprintf(name, sizeof(name), "%lld", (long long)(i % MANY));
+    ls_example_add_ints(&builder, name, &i, 1);
+  }
+  expect_ok(ls_example_end(&builder, &example));
+  expect_ok(ls_tfrecord_output_open(ls_runtime_current(), "many", &writer));
+  expect_ok(ls_tfrecord_output_add(writer, example.data, example.size));
+  expect_ok(ls_tfrecord_output_close(writer, true));
+  LS_OWN(ls_nest, found) = ls_tfrecord_first_example(LS_PATHS("many"));
+  expect_ok(ls_nest_status(found));
+  assert_int_equal(ls_nest_count(found), MANY);
+  const ls_array *last = ls_nest_as_array(ls_nest_find(found, "0"));
+  assert_int_equal(ls_array_i64(last, 0), MANY);
 }
 
 TEST(what_has_no_first_example_is_named) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // TFRecord files as data sets: plain records, or features of the tf.Examples in
 // them.
+#include "base/memory/map.h"
 #include "base/runtime_internal.h"
 #include "base/values/nest_builder.h"
 #include "data/own.h"
@@ -12,7 +13,6 @@
 #include "io/inflate.h"
 #include "lockstep/element_spec.h"
 #include "lockstep/files.h"
-#include "lockstep/iterator.h"
 
 typedef struct tfrecord_decoder {
   ls_record_decoder base;
@@ -147,6 +147,7 @@ typedef struct example {
   ls_allocator *allocator;
   const ls_record_place *place;
   ls_bytes bytes;
+  ls_map places;  // Place + 1 of each key.
   char **keys;
   ls_nests values;
   size_t count, room;  // Features so far (with repeated names), and capacity.
@@ -196,21 +197,24 @@ static ls_status make_values(const example *self, ls_bytes name,
 static ls_status take_feature(void *user, ls_bytes name,
                               const ls_feature *feature) {
   example *self = user;
-  size_t at = 0;
-  while (at < self->count && (strlen(self->keys[at]) != name.size ||
-                              memcmp(self->keys[at], name.data, name.size)))
-    ++at;
-  if (at == self->count) {
-    self->keys[at] = ls_copy_text(self->allocator, name.data, name.size);
-    if (self->keys[at] == NULL) return ls_out_of_memory();
+  size_t place = (uintptr_t)ls_map_find(&self->places, name.data, name.size);
+  if (place == 0) {
+    place = self->count + 1;
+    self->keys[self->count] =
+        ls_copy_text(self->allocator, name.data, name.size);
+    if (self->keys[self->count] == NULL ||
+        !ls_map_insert(&self->places, name.data, name.size, (void *)place))
+      return ls_out_of_memory();
     ++self->count;
   }
-  ls_nest_release(self->values.items[at]);
-  return make_values(self, name, feature, &self->values.items[at]);
+  ls_nest *value = &self->values.items[place - 1];
+  ls_nest_release(*value);
+  return make_values(self, name, feature, value);
 }
 
 static void end_example(example *self) {
-  for (size_t i = 0; i < self->count; ++i)
+  ls_map_deinit(&self->places);
+  for (size_t i = 0; self->keys != NULL && i < self->room; ++i)
     ls_release(self->allocator, self->keys[i]);
   ls_release(self->allocator, self->keys);
   ls_nests_deinit(&self->values);
@@ -223,6 +227,7 @@ static ls_status read_example(const char *file, ls_bytes bytes, ls_nest *out) {
       .allocator = ls_current_allocator(), .place = &place, .bytes = bytes};
   LS_RETURN_IF_ERROR(
       ls_example_visit(&place, bytes.data, bytes.size, count_feature, &self));
+  ls_map_init(&self.places, self.allocator);
   LS_SET_ARRAY_OR_RETURN(self.allocator, char *, self.keys, self.room + 1);
   LS_RETURN_IF_ERROR(
       ls_nests_init(&self.values, self.allocator, self.room + 1));
@@ -234,22 +239,34 @@ static ls_status read_example(const char *file, ls_bytes bytes, ls_nest *out) {
   return ls_nest_status(*out);
 }
 
+// Reads the first record of a file, and nothing behind it.
+static ls_status read_first_of(const char *path, ls_nest *out) {
+  LS_OWN(ls_source_file, file) = NULL;
+  LS_OWN(ls_reader, reader) = {0};
+  ls_record_place place = {0};
+  ls_bytes bytes;
+  LS_RETURN_IF_ERROR(ls_source_file_open(path, NULL, &file));
+  LS_RETURN_IF_ERROR(find_packing(file));
+  LS_RETURN_IF_ERROR(
+      ls_reader_open(file->file, file->allocator,
+                     &(ls_reader_options){.packing = file->packing}, &reader));
+  LS_RETURN_IF_ERROR(ls_tfrecord_next(&reader, &place, true, &bytes));
+  return read_example(path, bytes, out);
+}
+
 static ls_status read_first(const char *const *paths, size_t num_paths,
                             ls_nest *out) {
-  // Reads only the first record; scans no file.
-  LS_OWN(ls_dataset, dataset) = ls_dataset_tfrecords(paths, num_paths, NULL);
-  LS_OWN(ls_iterator, iterator) = NULL;
-  LS_OWN(ls_nest, record) = ls_none();
-  LS_RETURN_IF_ERROR(ls_iterator_create(
-      dataset, &(ls_iterator_options){.prefetch = LS_SOME(0)}, &iterator));
-  const ls_status status = ls_iterator_next(iterator, &record);
-  if (ls_status_code(status) == LS_OUT_OF_RANGE) {
+  ls_allocator *allocator = ls_current_allocator();
+  LS_OWN_MEMORY(allocator, const char *, found) = NULL;
+  size_t count = 0;
+  LS_RETURN_IF_ERROR(
+      ls_source_paths(paths, num_paths, allocator, &found, &count));
+  for (size_t i = 0; i < count; ++i) {
+    const ls_status status = read_first_of(found[i], out);
+    if (ls_status_code(status) != LS_OUT_OF_RANGE) return status;
     ls_status_free(status);
-    return ls_out_of_range("'%s' has no record", paths[0]);
   }
-  LS_RETURN_IF_ERROR(status);
-  const ls_bytes *bytes = ls_array_data(ls_nest_as_array(record));
-  return read_example(paths[0], *bytes, out);
+  return ls_out_of_range("'%s' has no record", paths[0]);
 }
 
 ls_nest ls_tfrecord_first_example(const char *const *paths, size_t num_paths) {
