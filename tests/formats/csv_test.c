@@ -234,6 +234,30 @@ TEST(floats_are_read) {
     assert_true(ls_csv_read(&field, LS_DTYPE_F32, &found));
     if (found != narrow[i].want) fail_msg("'%s' is %a", narrow[i].text, found);
   }
+  // Near the middle of two floats of 16 bits, an f32 would round twice.
+  static const struct {
+    const char *text;
+    uint16_t half, brain;  // 0: none.
+  } halves[] = {
+      {"1.000488281250001", 0x3c01, 0x3f80},
+      {"1.00048828125", 0x3c00, 0x3f80},
+      {"-1.003906250000001", 0xbc04, 0xbf81},
+      {"1.00390625", 0x3c04, 0x3f80},
+      {"65519.99999", 0x7bff, 0x4780},
+      {"65520", 0, 0x4780},
+      {"3.4e38", 0, 0},
+      {"inf", 0x7c00, 0x7f80},
+  };
+  for (size_t i = 0; i < LS_COUNT_OF(halves); ++i) {
+    const ls_csv_field field = field_of(halves[i].text);
+    uint16_t f16 = 0, bf16 = 0;
+    if (ls_csv_read(&field, LS_DTYPE_F16, &f16) != (halves[i].half != 0) ||
+        ls_csv_read(&field, LS_DTYPE_BF16, &bf16) != (halves[i].brain != 0))
+      fail_msg("'%s' is read, or not", halves[i].text);
+    if ((halves[i].half != 0 && f16 != halves[i].half) ||
+        (halves[i].brain != 0 && bf16 != halves[i].brain))
+      fail_msg("'%s' is %x, %x", halves[i].text, f16, bf16);
+  }
   double found = 0;
   const ls_csv_field field = field_of("nan");
   assert_true(ls_csv_read(&field, LS_DTYPE_F64, &found));

@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "base/plain.h"
+#include "base/values/numbers.h"
 #include "lockstep/half.h"
 #include "lockstep/shape_rules.h"
 
@@ -310,6 +311,14 @@ static bool read_bool(ls_bytes text, void *out) {
   return true;
 }
 
+// Returns an odd f32 next to a number that is no f32: it rounds to 16 bits as
+// the number does.
+static float odd_of(double value, float narrow) {
+  return (double)narrow != value && ls_float_bits(narrow) % 2 == 0
+             ? nexttowardf(narrow, (long double)value)
+             : narrow;
+}
+
 bool ls_csv_read(const ls_csv_field *field, ls_dtype dtype, void *out) {
   const ls_bytes text = ls_csv_trim(field);
   double value = 0;
@@ -319,8 +328,7 @@ bool ls_csv_read(const ls_csv_field *field, ls_dtype dtype, void *out) {
   if (!read_float(text, &value, &narrow)) return false;
   // A number that its type rounds to infinity is none of that type.
   const bool is_infinity = isalpha(text.data[text.size - 1]) != 0;
-  const uint16_t half = ls_f16_from_f32(narrow);
-  const uint16_t brain = ls_bf16_from_f32(narrow);
+  uint16_t half = 0;
   switch (dtype) {
   case LS_DTYPE_F64:
     memcpy(out, &value, 8);
@@ -329,11 +337,13 @@ bool ls_csv_read(const ls_csv_field *field, ls_dtype dtype, void *out) {
     memcpy(out, &narrow, 4);
     return is_infinity || !isinf(narrow);
   case LS_DTYPE_F16:
+    half = ls_f16_from_f32(odd_of(value, narrow));
     memcpy(out, &half, 2);
     return is_infinity || !isinf(ls_f16_to_f32(half));
   case LS_DTYPE_BF16:
-    memcpy(out, &brain, 2);
-    return is_infinity || !isinf(ls_bf16_to_f32(brain));
+    half = ls_bf16_from_f32(odd_of(value, narrow));
+    memcpy(out, &half, 2);
+    return is_infinity || !isinf(ls_bf16_to_f32(half));
   default:
     return false;
   }
