@@ -253,9 +253,9 @@ ls_tfrecord_writer_open(const char *path, ls_tfrecord_writer **out_writer);
 LS_API LS_MUST_USE ls_status ls_tfrecord_writer_write(
     ls_tfrecord_writer *writer, const void *data, size_t size);
 // Writes a dict of arrays, lent, as a tf.Example: strings as bytes values,
-// floats as floats, integers and bool as integers, row by row; u8 of rank 1 and
-// more as one bytes value, as images are stored.
-//   LS_INVALID_ARGUMENT  no dict, or an item that is no such array
+// floats as f32, integers and bool as i64, row by row; u8 of rank 1 and more as
+// one bytes value, as images are stored.
+//   LS_INVALID_ARGUMENT  no dict, no such array, or a u64 beyond i64
 LS_API LS_MUST_USE ls_status
 ls_tfrecord_writer_write_example(ls_tfrecord_writer *writer, ls_nest features);
 // Closes the writer. The file exists afterwards if `keep` is true and nothing

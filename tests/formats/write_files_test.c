@@ -141,6 +141,13 @@ TEST(an_example_that_is_refused_leaves_nothing) {
   expect_status(ls_tfrecord_writer_write_example(writer, wrong),
                 LS_INVALID_ARGUMENT, "feature 'b' as c64");
   ls_nest_release(wrong);
+  const uint64_t most[] = {INT64_MAX, (uint64_t)INT64_MAX + 1};
+  wrong = dict_of("a", array_of(LS_DTYPE_U64, LS_SHAPE(1), most), "b",
+                  array_of(LS_DTYPE_U64, LS_SHAPE(2), most));
+  expect_status(ls_tfrecord_writer_write_example(writer, wrong),
+                LS_INVALID_ARGUMENT,
+                "feature 'b' has 9223372036854775808, which is no i64");
+  ls_nest_release(wrong);
   wrong = dict_of("a", ls_nest_i64(1), "b", ls_nest_i64(1));
   expect_status(ls_tfrecord_writer_write_example(writer, wrong),
                 LS_INVALID_ARGUMENT, "item 'a' of a tf.Example is no array");

@@ -123,8 +123,12 @@ static ls_status add_integers(ls_tfrecord_writer *writer, const char *key,
   LS_OWN_MEMORY(writer->allocator, int64_t, made) = NULL;
   if (ls_array_dtype(array) != LS_DTYPE_I64) {
     LS_SET_ARRAY_OR_RETURN(writer->allocator, int64_t, made, count);
-    for (size_t i = 0; i < count; ++i)
+    for (size_t i = 0; i < count; ++i) {
       made[i] = ls_array_i64(array, (int64_t)i);
+      if (made[i] < 0 && ls_array_dtype(array) == LS_DTYPE_U64)
+        return ls_invalid_argument("feature '%s' has %llu, which is no i64",
+                                   key, (unsigned long long)made[i]);
+    }
     values = made;
   }
   ls_example_add_ints(&writer->builder, key, values, count);
