@@ -58,7 +58,7 @@ struct ls_json {
   bool boolean;
   double number;
   int64_t integer;
-  const char *string;  // UTF-8: `string_size` bytes and a zero.
+  const char *string;  // `string_size` bytes, checked by nobody, and a zero.
   union {
     size_t string_size;
     size_t at;  // Object: offset of its first character in the text.

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "base/memory/own.h"
+#include "io/bytes.h"
 #include "io/crc32c.h"
 #include "io/json.h"
 #include "io/safetensors.h"
@@ -104,6 +105,8 @@ static ls_status parse_span(const reader *r, const ls_json *entry,
 
 static ls_status parse_entry(reader *r, const ls_json *entry) {
   ls_safetensors_entry found = {.name = entry->key};
+  if (!ls_json_is_utf8(found.name))
+    return bad_entry(r, entry, "has a name that is no UTF-8");
   LS_RETURN_IF_ERROR(parse_dtype(r, entry, &found.dtype));
   LS_RETURN_IF_ERROR(parse_shape(r, entry, &found.shape));
   LS_RETURN_IF_ERROR(parse_span(r, entry, &found));
@@ -244,9 +247,7 @@ static ls_status parse_member(void *user, const ls_json *member) {
 // bytes.
 static ls_status parse_size(const char *name, const unsigned char *bytes,
                             uint64_t file_size, uint64_t *out_size) {
-  *out_size = 0;
-  for (int i = 7; i >= 0 && file_size >= 8; --i)
-    *out_size = *out_size << 8 | bytes[i];
+  *out_size = file_size >= 8 ? ls_load_le64(bytes) : 0;
   if (file_size >= 8 && *out_size <= header_limit && *out_size <= file_size - 8)
     return ls_ok();
   return LS_STATUS(LS_DATA_LOSS,

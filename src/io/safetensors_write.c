@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/memory/own.h"
+#include "io/bytes.h"
 #include "io/crc32c.h"
 #include "io/json.h"
 #include "io/safetensors.h"
@@ -22,6 +23,10 @@ static ls_status check_entries(ls_allocator *allocator,
       return ls_invalid_argument(
           "an array cannot be called '%s' in a safetensors file",
           reserved_name);
+    } else if (!ls_json_is_utf8(entry->name)) {
+      return ls_invalid_argument("the name of an array for a safetensors file "
+                                 "must be UTF-8: '%s' is not",
+                                 entry->name);
     } else if (ls_map_find_text(&names, entry->name) != NULL) {
       return ls_invalid_argument(
           "two arrays for a safetensors file are called '%s': give one of "
@@ -121,8 +126,7 @@ ls_status ls_safetensors_lay_out(ls_text *text, ls_safetensors_entry *entries,
   while (text->size % ALIGNMENT != 0 && !text->failed)
     ls_text_append_char(text, ' ');
   LS_RETURN_IF_ERROR(ls_text_status(text));
-  for (int i = 0; i < 8; ++i)
-    text->data[i] = (char)((uint64_t)(text->size - 8) >> (8 * i) & 0xff);
+  ls_store_le64(text->data, text->size - 8);
   for (size_t i = 0; i < count; ++i)
     entries[i].offset += (int64_t)text->size;
   *out_size = text->size + (size_t)offset;

@@ -99,6 +99,9 @@ TEST(names_that_clash_are_refused) {
   const named_array reserved = {"__metadata__", array};
   expect_status(safetensors_write("f.st", &reserved, 1, NULL, 0),
                 LS_INVALID_ARGUMENT, "__metadata__");
+  const named_array no_text = {"w\xff", array};
+  expect_status(safetensors_write("f.st", &no_text, 1, NULL, 0),
+                LS_INVALID_ARGUMENT, "must be UTF-8");
   assert_int_equal(memory.files.count, 0);
 }
 
@@ -121,6 +124,9 @@ TEST(what_is_wrong_is_named) {
   expect_refused("{", 0, LS_INVALID_ARGUMENT, "f.st:1");
   expect_refused("{\"w\":{\"shape\":[1]}}", 0, LS_INVALID_ARGUMENT,
                  "array 'w' has no dtype");
+  expect_refused("{\"\xff\xfe\":{\"dtype\":\"F32\",\"shape\":[0],"
+                 "\"data_offsets\":[0,0]}}",
+                 0, LS_INVALID_ARGUMENT, "has a name that is no UTF-8");
   expect_refused("{\"w\":{\"dtype\":\"F8\",\"shape\":[1]}}", 0,
                  LS_UNIMPLEMENTED, "dtype 'F8'");
   expect_refused("{\"w\":{\"dtype\":\"F32\"}}", 0, LS_INVALID_ARGUMENT,
