@@ -46,6 +46,11 @@ static inline void ls_store_le64(void *at, uint64_t value) {
     b[i] = (unsigned char)(value >> (8 * i));
 }
 
+// Returns true if this machine stores a number's lowest byte first.
+static inline bool ls_is_little_endian(void) {
+  return ls_load_le16(&(uint16_t){1}) == 1;
+}
+
 // ---- Base64 ----------------------------------------------------------------
 // Base64 (RFC 4648, section 4). Bytes have one text: padded, without spaces,
 // unused bits zero.

@@ -262,10 +262,8 @@ static ls_status read_type(const words *in, ls_bytes descr,
       header->dtype = types[i].dtype;
   }
   if (header->dtype == LS_DTYPE_NONE) return no_such_type(in, descr);
-  const uint16_t probe = 1;
-  const bool is_little = *(const unsigned char *)&probe == 1;
-  header->swapped =
-      width > 1 && kind != 'S' && descr.data[0] == (is_little ? '>' : '<');
+  header->swapped = width > 1 && kind != 'S' &&
+                    descr.data[0] == (ls_is_little_endian() ? '>' : '<');
   return ls_ok();
 }
 
@@ -384,11 +382,9 @@ ls_status ls_npy_open(const ls_file *file, const char *name, int64_t from,
 ls_status ls_npy_print_header(ls_dtype dtype, ls_shape shape, ls_text *out) {
   const char *descr = NULL;
   char buffer[8];
-  const uint16_t probe = 1;
-  const char order = *(const unsigned char *)&probe == 1 ? '<' : '>';
   for (size_t i = 0; i < LS_COUNT_OF(types); ++i) {
     if (types[i].dtype != dtype) continue;
-    buffer[0] = types[i].width == 1 ? '|' : order;
+    buffer[0] = types[i].width == 1 ? '|' : ls_is_little_endian() ? '<' : '>';
     buffer[1] = types[i].kind;
     const char *digits = ls_print_i64((int64_t)types[i].width, (char[24]){0});
     memcpy(buffer + 2, digits, strlen(digits) + 1);

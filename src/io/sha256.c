@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "io/bytes.h"
+
 #if defined(__aarch64__) && defined(__linux__)
 #include <arm_neon.h>
 #include <sys/auxv.h>
@@ -35,15 +37,10 @@ static inline uint32_t rotate(uint32_t x, int by) {
   return x >> by | x << (32 - by);
 }
 
-static inline uint32_t read_big(const unsigned char *at) {
-  return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 |
-         at[3];
-}
-
 // Makes the words of all rounds from a block.
 static void schedule_words(const unsigned char *at, uint32_t w[ROUNDS]) {
   for (int i = 0; i < 16; ++i)
-    w[i] = read_big(at + 4 * i);
+    w[i] = ls_load_be32(at + 4 * i);
   for (int i = 16; i < ROUNDS; ++i) {
     const uint32_t x = w[i - 15], y = w[i - 2];
     w[i] = w[i - 16] + w[i - 7] + (rotate(x, 7) ^ rotate(x, 18) ^ x >> 3) +

@@ -108,14 +108,14 @@ static ls_status decode_plain(const char *name, const void *bytes, size_t size,
   LS_RETURN_IF_ERROR(ls_array_create(header.dtype, header.shape, &array));
   void *elements = ls_array_mutable_data(array);
   const size_t width = ls_dtype_size(header.dtype);
-  const bool is_little = __BYTE_ORDER__ != __ORDER_BIG_ENDIAN__;
   if (ls_array_size(array) > 0)
     memcpy(elements, (const char *)bytes + header.data_offset,
            ls_array_size(array));
-  ls_npy_convert(&(ls_npy_header){.dtype = header.dtype,
-                                  .width = width,
-                                  .swapped = is_little && width > 1},
-                 elements, (size_t)ls_array_num_elements(array));
+  ls_npy_convert(
+      &(ls_npy_header){.dtype = header.dtype,
+                       .width = width,
+                       .swapped = width > 1 && ls_is_little_endian()},
+      elements, (size_t)ls_array_num_elements(array));
   *out_array = array;
   return ls_ok();
 }

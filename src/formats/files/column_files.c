@@ -6,6 +6,7 @@
 #include "base/require.h"
 #include "formats/bytes/idx.h"
 #include "formats/files/source.h"
+#include "io/bytes.h"
 #include "io/inflate.h"
 #include "io/npy.h"
 #include "io/zip.h"
@@ -268,13 +269,11 @@ static ls_status open_idx(const char *path, const ls_columns_options *options,
   }
   ls_idx_header header;
   LS_RETURN_IF_ERROR(ls_idx_parse_head(path, head, size, file->size, &header));
-  const uint16_t one = 1;
   out->header = (ls_npy_header){.dtype = header.dtype,
                                 .shape = header.shape,
                                 .width = ls_dtype_size(header.dtype),
                                 .data_offset = (int64_t)header.data_offset};
-  out->header.swapped =
-      out->header.width > 1 && *(const unsigned char *)&one == 1;
+  out->header.swapped = out->header.width > 1 && ls_is_little_endian();
   return load_if(out, options, loaded);
 }
 
