@@ -19,7 +19,7 @@ typedef enum ls_packing {
 
 typedef struct ls_inflater ls_inflater;
 
-// Takes LS_PACKING_GZIP or LS_PACKING_DEFLATE.
+// Takes any packing but LS_PACKING_NONE.
 LS_MUST_USE ls_status ls_inflater_create(ls_allocator *allocator,
                                          ls_packing packing,
                                          ls_inflater **out_inflater);
