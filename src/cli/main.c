@@ -2,10 +2,12 @@
 // lockstep: trains models in lock step on many replicas.
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <locale.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/ranks.h"
 
@@ -149,7 +151,17 @@ static int main_run(int argc, char **argv) {
   return report_unknown(name);
 }
 
+// Fills the places of standard streams that are closed, which files of a run
+// would take, and get messages. Using one still fails: it is open the wrong
+// way.
+static void fill_streams(void) {
+  for (int i = 0; i <= STDERR_FILENO; ++i)
+    if (fcntl(i, F_GETFD) < 0)
+      (void)open("/dev/null", i == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+}
+
 int main(int argc, char **argv) {
+  fill_streams();
   cli_signals_begin();
   // Numbers keep a decimal point, whatever locale a loaded library sets.
   const locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);

@@ -114,6 +114,27 @@ grep -q "cannot write 'run/config.json': File too large" err.txt ||
   fail "a full disk is not named"
 [ ! -e run ] || fail "a run that could not begin left a folder"
 
+# ---- Streams -----------------------------------------------------------------
+# Files of a run do not take the place of standard streams that are closed.
+rm -rf run
+: >out.txt
+"$lockstep" train --model tiny --data synthetic --epochs 1000000 \
+  --run-dir run <&- >&- 2>&- &
+process=$!
+waits_for test -s run/metrics.jsonl
+for stream in 0 1 2; do
+  ls -l /proc/$process/fd/$stream >err.txt 2>&1
+  grep -q '/dev/null$' err.txt || fail "stream $stream is a file of the run"
+done
+kill -s TERM $process
+wait $process
+code=$?
+[ $code = 143 ] || fail "without streams: code $code"
+"$lockstep" help >&- 2>err.txt && fail "help without a stream succeeds"
+grep -q 'cannot write to standard output' err.txt ||
+  fail "help without a stream: not said"
+
+# ---- A folder ----------------------------------------------------------------
 # A folder that is a file.
 : >file
 # shellcheck disable=SC2086
