@@ -74,6 +74,8 @@ void cli_signals_handle(int number, void (*handler)(int)) {
 void cli_signals_begin(void) {
   for (int i = 0; i < NUM_SIGNALS; ++i)
     cli_signals_handle(signals[i].number, handle);
+  // A file beyond the limit of ulimit -f is an error of writing it.
+  cli_signals_handle(SIGXFSZ, SIG_IGN);
 }
 
 const ls_train_stop *cli_signals_defer(unsigned seconds) {

@@ -70,7 +70,6 @@ for blocks in 0 1 2 4 6; do
   rm -rf run
   cp -r base run
   (
-    trap '' XFSZ
     ulimit -f $blocks
     "$lockstep" train --resume run --steps 9 --quiet 2>&1 >/dev/null
   ) | cat >err.txt
@@ -96,7 +95,6 @@ for way in "" "--tpu virtual:1x1"; do
     fail "an estimator's run"
   : >out.txt
   (
-    trap '' XFSZ
     ulimit -f 4
     "$lockstep" train --resume run --steps 9 --quiet 2>&1 >/dev/null
   ) | cat >err.txt
@@ -105,7 +103,6 @@ for way in "" "--tpu virtual:1x1"; do
 done
 rm -rf run
 (
-  trap '' XFSZ
   ulimit -f 0
   # shellcheck disable=SC2086
   "$lockstep" $train --run-dir run 2>&1 >/dev/null
