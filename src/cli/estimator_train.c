@@ -195,8 +195,8 @@ static int report_end(const training *run) {
   const char *folder = ls_estimator_model_dir(run->e.estimator);
   if (run->flags->train.again != NULL)
     return cli_end_again(run->flags->train.again, end->step);
-  if (!cli_leads())
-    return end->stopped ? CLI_SIGNAL + cli_signals_first() : CLI_OK;
+  const int code = end->stopped ? cli_ranks_stopped() : CLI_OK;
+  if (!cli_leads()) return code;
   if (run->end.stopped_early && !run->flags->train.quiet)
     cli_say("train",
             "stopped early after %lld steps: %s was best at step %lld, %.6g; "
@@ -213,7 +213,7 @@ static int report_end(const training *run) {
     cli_print_metrics(run->end.metrics, false);
   else if (end->has_loss && !end->stopped)
     printf("loss: %.4f\n", end->loss);
-  return end->stopped ? CLI_SIGNAL + cli_signals_first() : CLI_OK;
+  return code;
 }
 
 // Gives --seeds the values that report_end prints.

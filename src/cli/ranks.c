@@ -2,6 +2,7 @@
 #include "cli/ranks.h"
 
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -136,6 +137,20 @@ ls_status cli_ranks_send(char *text, size_t size) {
   if (cli_ranks() == NULL) return ls_ok();
   const ls_exchange_name name = next_name();
   return ls_communicator_broadcast(cli_ranks(), &name, 0, text, size);
+}
+
+int cli_ranks_stopped(void) {
+  const int32_t ranks = cli_ranks() != NULL ? cli_ranks()->ranks : 0;
+  int first = cli_signals_first();
+  CLI_OWN_MEMORY(char, all) = ranks > 0 ? cli_allocate((size_t)ranks) : NULL;
+  if (all != NULL) {
+    all[cli_ranks()->rank] = (char)first;
+    const ls_status status = cli_ranks_gather(all, 1);
+    for (int32_t k = 0; k < ranks && ls_status_is_ok(status); ++k)
+      if (all[k] > first) first = all[k];
+    ls_status_free(status);
+  }
+  return CLI_SIGNAL + (first != 0 ? first : SIGTERM);
 }
 
 int cli_ranks_compare(const char *command, int argc, char **argv) {

@@ -59,6 +59,9 @@ ls_status cli_ranks_agree(ls_status own);
 ls_status cli_ranks_gather(void *all, size_t size);
 // Copies rank 0's text of `size` bytes to all.
 ls_status cli_ranks_send(char *text, size_t size);
+// Returns the exit code of a training that was stopped: that of the signal, on
+// all ranks even if one alone got it.
+int cli_ranks_stopped(void);
 // Returns true if another rank tells of a failure: of the ranks that fail alike
 // the first one does. Otherwise the others learn of it, with this text.
 bool cli_is_told_elsewhere(const char *text);

@@ -67,6 +67,16 @@ trains() {
   waits_for test -s "$run/checkpoint"
   stops 130
   says 'resume continues it' err.txt 1
+
+  # A signal to one rank alone stops all, with its code.
+  rm -rf "$run"
+  starts 2 0 "$lockstep" "$@" --steps 40000 --run-dir "$run"
+  waits_for test -s "$run/checkpoint"
+  kill -s INT "$(sed 's/process \([0-9]*\) .*/\1/' "$run/lock")"
+  wait $process
+  code=$?
+  [ $code = 130 ] || fail "$mpi: one rank stopped: code $code"
+  says 'code 128' err.txt 0
 }
 
 with_each_mpi trains "$@"

@@ -348,8 +348,8 @@ static int print_result(const train_flags *flags, const session *run) {
   const ls_train_result *result = &run->result;
   if (flags->result != NULL) *flags->result = *result;
   if (flags->again != NULL) return cli_end_again(flags->again, result->steps);
-  if (!cli_leads())
-    return result->stopped ? CLI_SIGNAL + cli_signals_first() : CLI_OK;
+  const int code = result->stopped ? cli_ranks_stopped() : CLI_OK;
+  if (!cli_leads()) return code;
   if (result->stopped && result->steps == 0)
     cli_say("train", "stopped before the first step; there is no run");
   else if (result->stopped_early && !flags->quiet)
@@ -371,8 +371,7 @@ static int print_result(const train_flags *flags, const session *run) {
             result->stopped ? "stopped after " : "", (long long)result->steps,
             result->steps == 1 ? "" : "s", result->seconds, run->run_folder,
             result->stopped ? ", --resume continues it" : "");
-  if (result->stopped) return CLI_SIGNAL + cli_signals_first();
-  if (!result->tested) return CLI_OK;
+  if (result->stopped || !result->tested) return code;
   FILE *out = cli_results();
   if (flags->result != NULL)
     fprintf(out, "seed %lld: ", (long long)run->config.seed);
