@@ -263,7 +263,9 @@ static ls_status take_kept(ls_runtime *runtime, const char *run_folder,
   }
   ls_runtime_log(runtime, LS_LOG_WARNING, "train",
                  "using the configuration in the checkpoint of step %lld: %s",
-                 (long long)step, ls_status_message(why));
+                 (long long)step,
+                 ls_status_code(why) == LS_NOT_FOUND ? "config.json is missing"
+                                                     : ls_status_message(why));
   ls_status_free(why);
   return kept;
 }
@@ -288,8 +290,10 @@ static ls_status config_read_file(ls_runtime *runtime, const char *run_folder,
   bool exists = false;
   LS_RETURN_IF_ERROR(files->exists(files->user, path, &exists));
   if (!exists)
-    return ls_not_found("'%s' is no run folder: it has no config.json",
-                        run_folder);
+    return take_kept(
+        runtime, run_folder, read,
+        ls_not_found("'%s' is no run folder: it has no config.json",
+                     run_folder));
   LS_OWN_MEMORY(read->allocator, char, bytes) = NULL;
   size_t size = 0;
   LS_RETURN_IF_ERROR(files->read(files->user, path, most_bytes, read->allocator,

@@ -147,6 +147,15 @@ for file in "$@"; do
 done
 echo "$tried files were cut off, emptied, or ended in zeros"
 
+# A checkpoint has a copy of the configuration.
+begins
+rm run/config.json
+# shellcheck disable=SC2086
+goes_on $saving && cmp -s run/model.safetensors straight/model.safetensors &&
+  [ "$(wc -l <err.txt)" = 1 ] && [ -s run/config.json ] &&
+  grep -q "in the checkpoint of step 12: config.json is missing" err.txt ||
+  fail "a run without config.json"
+
 # ---- Beside it ---------------------------------------------------------------
 # Files that nobody has asked for, of names that a run has.
 begins

@@ -11,6 +11,7 @@
 #include "base/plain.h"
 #include "base/require.h"
 #include "io/json.h"
+#include "state/saved.h"
 #include "train/chain/chain.h"
 #include "train/events/run_events.h"
 #include "train/folder/saved_values.h"
@@ -314,13 +315,20 @@ ls_status ls_run_folder_look_back(ls_run_folder *folder, int64_t step,
   return ls_ok();
 }
 
+// Accepts a folder that has lost config.json: checkpoints have copies.
 static ls_status run_folder_check_run(ls_run_folder *folder) {
+  ls_allocator *allocator = ls_runtime_allocator(folder->runtime);
+  LS_OWN_MEMORY(allocator, int64_t, steps) = NULL;
+  size_t count = 0;
   bool run = false, former = false;
   LS_RETURN_IF_ERROR(has_file(folder, config_name, &run));
-  if (!run)
-    LS_RETURN_IF_ERROR(
-        ls_former_run_exists(folder->runtime, folder->path, &former));
-  return run || former
+  if (run) return ls_ok();
+  LS_RETURN_IF_ERROR(
+      ls_former_run_exists(folder->runtime, folder->path, &former));
+  if (former) return ls_ok();
+  ls_status_free(
+      ls_saved_find_steps(folder->runtime, folder->path, &steps, &count));
+  return count > 0
              ? ls_ok()
              : ls_not_found("'%s' is no run folder: it has no config.json",
                             folder->path);
