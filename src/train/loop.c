@@ -50,6 +50,16 @@ static ls_status make_hooks(ls_loop *loop) {
   return ls_hook_list_check_called(&loop->hooks);
 }
 
+// Calls the model's step, which is traced for one replica after the other: for
+// many this takes long, and a stop before the first step of a run ends it.
+static ls_nest call_step(ls_nest args, void *user) {
+  const ls_loop *loop = user;
+  const ls_model *model = loop->plan.options.model;
+  return ls_loop_ends_trace(loop)
+             ? LS_FAIL(LS_CANCELLED, "stopped before the first step")
+             : model->type->train_step(args, model->self);
+}
+
 static ls_status loop_make(const ls_train_options *options, ls_loop *loop) {
   loop->runtime = ls_runtime_current();
   if (loop->runtime == NULL) return ls_out_of_memory();
@@ -64,8 +74,8 @@ static ls_status loop_make(const ls_train_options *options, ls_loop *loop) {
   LS_RETURN_IF_ERROR(make_hooks(loop));
   LS_RETURN_IF_ERROR(make_input(loop));
   LS_RETURN_IF_ERROR(
-      ls_function_create(&(ls_function_options){.call = model->type->train_step,
-                                                .user = model->self,
+      ls_function_create(&(ls_function_options){.call = call_step,
+                                                .user = loop,
                                                 .name = "train_step",
                                                 .seed = o->seed},
                          &loop->function));
@@ -314,6 +324,14 @@ bool ls_loop_stops(ls_loop *loop) {
         ls_run_ranks_stop(&loop->ranks, loop->was_asked, &loop->is_stopped);
   if (!ls_status_is_ok(loop->unmet)) loop->is_stopped = true;
   return loop->is_stopped;
+}
+
+// Ranks do not agree on a stop while they trace.
+bool ls_loop_ends_trace(const ls_loop *loop) {
+  const int64_t steps = ls_loop_steps(loop);
+  return !loop->is_checked && loop->ranks.all.communicator == NULL &&
+         (steps == 0 || loop->saves.saving.saved == steps) &&
+         ls_train_stop_requested(loop->plan.options.stop);
 }
 
 // Agrees on a stop once more: an evaluation may have been stopped after the

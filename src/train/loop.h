@@ -138,6 +138,9 @@ static inline bool ls_loop_epoch_is_over(const ls_loop *loop) {
 }
 // Returns true if the run stops here. Collective: all ranks call it.
 bool ls_loop_stops(ls_loop *loop);
+// Returns true if the trace of the first step is to end: a stop is asked for,
+// and there is nothing to save.
+bool ls_loop_ends_trace(const ls_loop *loop);
 // Waits for a batch or a stop.
 void ls_loop_wait_for_input(ls_loop *loop);
 

@@ -416,9 +416,13 @@ ls_status ls_loop_make_run(void *user, bool *out_has_run) {
   // Forgets what was found before these steps, as in an evaluation.
   char source[LS_NAN_TEXT];
   (void)ls_runtime_take_nan(loop->runtime, source, sizeof(source));
-  const ls_status status = count == 1 ? run_step(loop)
-                           : is_loop  ? run_loop(loop, count)
-                                      : run_ahead(loop, count);
+  ls_status status = count == 1 ? run_step(loop)
+                     : is_loop  ? run_loop(loop, count)
+                                : run_ahead(loop, count);
+  if (ls_status_code(status) == LS_CANCELLED && ls_loop_ends_trace(loop)) {
+    ls_status_free(status);
+    return ls_ok();
+  }
   *out_has_run = loop->made > 0 && !loop->is_ahead &&
                  (count > 1 || ls_status_is_ok(status));
   context->called.args = loop->args;

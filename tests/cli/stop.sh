@@ -127,6 +127,19 @@ ends_early() {
   [ "$(cat err.txt)" = "lockstep: ended by SIG$signal" ] && [ ! -s out.txt ] ||
     fail "early SIG$signal: not one line"
 }
+# Replicas are traced one by one: a signal ends that, too.
+rm -rf run
+env --default-signal=INT "$lockstep" train --model tiny --data synthetic \
+  --replicas 4000 --run-dir run >out.txt 2>err.txt &
+process=$!
+waits_for test -s run/config.json
+kill -s INT $process
+wait $process
+code=$?
+[ $code = 130 ] && [ ! -e run ] &&
+  grep -q 'stopped before the first step; there is no run' err.txt ||
+  fail "a signal while replicas are traced: code $code"
+
 rm -rf run runs
 "$lockstep" train --model ./mine.so --data synthetic --steps 2 --quiet \
   --run-dir trained --overwrite >out.txt 2>err.txt || fail "a run fails"
