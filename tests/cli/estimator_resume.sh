@@ -100,7 +100,6 @@ trains --resume kept --param rate=0.02,width=6 --tpu virtual:2x2 --steps 24
 # No file may grow: a copy that fails leaves nothing, nor does a step that the
 # run lacks.
 (
-  trap '' XFSZ
   ulimit -f 0
   # shellcheck disable=SC2086
   "$lockstep" train $model --resume kept@10 --run-dir branch/in --steps 12 2>&1
@@ -110,7 +109,6 @@ trains --resume kept --param rate=0.02,width=6 --tpu virtual:2x2 --steps 24
 cp -r kept full
 head -c 5000 /dev/zero | tr '\0' ' ' >>full/estimator.json
 (
-  trap '' XFSZ
   ulimit -f 8
   # shellcheck disable=SC2086
   "$lockstep" train $model --resume full@10 --run-dir branch/in --steps 12 2>&1
