@@ -136,7 +136,8 @@ typedef struct ls_train_config {
   // Intervals of saves, in seconds and in steps, of checksums and of checks of
   // ranks, as in ls_train_options.
   int64_t save_every, save_every_steps, checksum, check_ranks;
-  bool gradient_norm;  // As in ls_train_options.
+  // As in ls_train_options; `events`: in the run folder.
+  bool gradient_norm, attest, events;
   // Source of the model's initial values ("": its own); the selected variables,
   // "a,b/*", the exceptions, and renamings, "old=new,x/=y/".
   const char *warm_start, *warm_only, *warm_except, *warm_map;
@@ -148,8 +149,8 @@ typedef struct ls_train_config {
 // Reads config.json of a run folder, or the copy in one of its checkpoints,
 // RUN/model.ckpt-STEP.json. Missing entries have their defaults, and texts are
 // never NULL. The caller owns the result, texts included. If config.json was
-// changed after it was written, the copy in the newest checkpoint is used, with
-// a line in the log.
+// changed after it was written, or is missing, the copy in the newest
+// checkpoint is used, with a line in the log.
 //   LS_NOT_FOUND         there is no run, or no such checkpoint.
 //   LS_INVALID_ARGUMENT  invalid content: names the line or the entry.
 //   LS_DATA_LOSS         its checksum does not match, and no checkpoint has a

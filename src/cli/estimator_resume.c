@@ -50,6 +50,8 @@ static const entry entries[] = {
     {"crop", CLI_COUNT, ASKED(crop), FIXED},
     {"gradient-norm", CLI_FLAG, offsetof(estimator_flags, train.gradient_norm),
      FREE},
+    {"attest", CLI_FLAG, offsetof(estimator_flags, train.attest), FREE},
+    {"events", CLI_FLAG, offsetof(estimator_flags, train.own_events), FREE},
     {"keep", CLI_COUNT_OR_ZERO, ASKED(keep), FREE},
     {"keep-best", CLI_TEXT, ASKED(keep_best), FREE},
     {"stop-early", CLI_TEXT, ASKED(stop_early), FREE},
@@ -401,6 +403,8 @@ static void write_entries(FILE *to, const estimator_flags *flags,
   estimator_flags values = *flags;
   ls_train_config *config = &values.train.asked;
   config->model = NULL;
+  values.train.own_events =
+      values.train.events != NULL && values.train.events[0] == '\0';
   fputs("{\n  \"estimator\": ", to);
   cli_write_json(to, type->name, strlen(type->name));
   if (cli_is_linked(type)) {

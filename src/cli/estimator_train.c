@@ -22,7 +22,7 @@ typedef struct training {
   const estimator_flags *flags;
   int64_t steps;  // Total; 0: until the input's end.
   char chosen[PATH_MAX];
-  bool is_new;  // The folder is made by this training.
+  bool is_new;            // The folder is made by this training.
   char *json;             // Text of estimator.json.
   char *config;           // The same in one line.
   ls_progress *progress;  // NULL: quiet.
@@ -388,6 +388,10 @@ static int run_words(const cli_syntax *syntax, train_flags *train, void *user) {
   code =
       cli_estimator_recall("train", train->resume, flags, words->type, &kept);
   if (code != CLI_OK) return code;
+  const bool stays = !train->resume_step.set;
+  flags->train.attest &= stays || train->attest;
+  if (flags->train.own_events && stays && flags->train.events == NULL)
+    flags->train.events = "";
   const char *optimizer = flags->train.asked.optimizer;
   if (!cli_estimator_check("train", flags, words->type) ||
       !check_flags(flags, words->type) ||
@@ -410,6 +414,7 @@ int cli_estimator_make_again(const ls_estimator_type *type, const char *params,
   if (code != CLI_OK) return code;
   // Nothing is evaluated or saved.
   asked->stop_early = asked->keep_best = NULL;
+  flags.train.attest = false;
   flags.eval_seconds = asked->save_every = asked->save_every_steps = 0;
   asked->checksum = train->asked.checksum;
   asked->patience = 0;

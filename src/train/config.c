@@ -78,6 +78,8 @@ static const struct {
     ENTRY_NUMBER(WHOLE, checksum, 0, INFINITY),
     ENTRY_NUMBER(WHOLE, check_ranks, 0, INFINITY),
     ENTRY_NUMBER(FLAG, gradient_norm, 0, 0),
+    ENTRY_NUMBER(FLAG, attest, 0, 0),
+    ENTRY_NUMBER(FLAG, events, 0, 0),
     ENTRY_TEXT(warm_start, ""),
     ENTRY_TEXT(warm_only, ""),
     ENTRY_TEXT(warm_except, ""),

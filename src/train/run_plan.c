@@ -114,6 +114,8 @@ static void fill_config(ls_runtime *runtime, ls_run_plan *plan) {
   config->keep_every_hours = o->keep_every_hours;
   config->stop_early = o->stop_early;
   config->gradient_norm = o->gradient_norm;
+  config->attest = o->attest;
+  config->events = o->events != NULL && o->events[0] == '\0';
   config->patience = o->patience;
   config->min_delta = o->min_delta;
   config->save_every = o->save_seconds;

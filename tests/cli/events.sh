@@ -6,7 +6,7 @@
 
 # shellcheck source=tests/support/cli.sh
 . "$(dirname "$0")/../support/cli.sh"
-rm -rf run runs other there
+rm -rf run runs other there killed again branch
 
 tiny="--model tiny --data synthetic --quiet --steps 30"
 
@@ -30,6 +30,33 @@ count 2 run/events/train
 "$lockstep" train --resume run --steps 60 --quiet >out.txt 2>err.txt ||
   fail "a run with events cannot go on"
 count 3 run/events/train
+
+# Killed when only its flags and its first checkpoint were written, a run has
+# its events and its chain all the same.
+for kind in "" --estimator; do
+  rm -rf run killed
+  # shellcheck disable=SC2086
+  "$lockstep" train --run-dir run --events --attest --save-every-steps 10 \
+    $tiny $kind >out.txt 2>err.txt || fail "train $kind failed"
+  mkdir killed
+  [ -n "$kind" ] || cp run/config.json killed
+  [ -z "$kind" ] || cp run/estimator.json run/model.ckpt-10.* killed
+  "$lockstep" train --resume killed --quiet >out.txt 2>err.txt ||
+    fail "a killed run $kind cannot go on"
+  count 1 killed/events/train
+  "$lockstep" verify killed >out.txt 2>err.txt || fail "no chain $kind"
+  cmp -s run/model.ckpt-30.safetensors killed/model.ckpt-30.safetensors ||
+    fail "a killed run $kind has other bytes"
+done
+# A run by its configuration has them, too; one from its checkpoint has not.
+"$lockstep" train --config run/estimator.json --estimator --run-dir again \
+  --steps 5 --quiet >out.txt 2>err.txt || fail "--config failed"
+count 1 again/events/train
+[ -s again/chain.jsonl ] || fail "--config: no chain"
+"$lockstep" train --resume run@10 --run-dir branch --quiet \
+  >out.txt 2>err.txt || fail "a branch failed"
+[ ! -e branch/events ] && [ ! -e branch/chain.jsonl ] ||
+  fail "a branch has what was not asked for"
 
 # Another folder, in both forms.
 # shellcheck disable=SC2086

@@ -78,11 +78,15 @@ static bool set_flag(config_file *file, const cli_option *option,
   const bool is_text = option->kind == CLI_TEXT || option->kind == CLI_MAYBE;
   const char *value = member->value, *end = value + member->value_size;
   char wanted[64] = "true or false";
+  const bool on = end - value == 4 && strncmp(value, "true", 4) == 0;
+  const bool off = end - value == 5 && strncmp(value, "false", 5) == 0;
   if (option->kind == CLI_FLAG) {
-    const bool on = end - value == 4 && strncmp(value, "true", 4) == 0;
     *(bool *)option->value = on;
-    return on || (end - value == 5 && strncmp(value, "false", 5) == 0) ||
-           refuse_value(file, member, wanted);
+    return on || off || refuse_value(file, member, wanted);
+  }
+  if (option->kind == CLI_MAYBE && (on || off)) {
+    *(const char **)option->value = on ? "" : NULL;
+    return true;
   }
   if (is_text != (*value == '"'))
     return refuse_value(file, member, is_text ? "a text" : "a number");

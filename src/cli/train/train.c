@@ -222,6 +222,8 @@ static ls_status train_from(const train_flags *flags,
                             const ls_train_stop *stop, session *run) {
   const ls_train_config *config = &run->config;
   cli_again *again = flags->again;
+  const ls_train_config *was = resumes_in_place(flags) ? run->resumed : NULL;
+  const bool has_events = was != NULL && was->events && flags->events == NULL;
   const bool is_simulated = cli_process_current()->simulated != NULL;
   CLI_OWN(ls_hook, hook) = NULL;
   if (again != NULL) {
@@ -261,11 +263,11 @@ static ls_status train_from(const train_flags *flags,
           .stop_early = config->stop_early,
           .patience = config->patience,
           .min_delta = config->min_delta,
-          .events = flags->events,
+          .events = has_events ? "" : flags->events,
           .config = config,
           .check_ranks = config->check_ranks,
           .checksum = again != NULL ? flags->asked.checksum : config->checksum,
-          .attest = flags->attest,
+          .attest = flags->attest || (was != NULL && was->attest),
           .gradient_norm = config->gradient_norm,
           .log = again != NULL ? again->log : (ls_train_log){0},
           .hooks = &hook,

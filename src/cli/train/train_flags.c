@@ -219,7 +219,8 @@ static bool take_label(train_flags *flags) {
   return true;
 }
 
-// Finds out what --resume names; the run's events are continued.
+// Finds out what --resume names; the run's events are continued, also those of
+// an older version, which did not record that it has some.
 static bool take_resume(train_flags *flags) {
   if (flags->resume == NULL) return true;
   const bool good = cli_split_step("train", flags->resume, flags->resume_folder,

@@ -46,6 +46,7 @@ typedef struct train_flags {
   int64_t grace, iterations;
   bool overwrite, quiet, inexact, attest;
   bool gradient_norm, normalize, flip;
+  bool own_events;          // An estimator's run has --events without a folder.
   bool any_metric;          // An estimator's evaluations have any metrics.
   double spike;             // --find-spike; 0: not given.
   int64_t steps;            // --steps of a model, until `asked` has them.
