@@ -4,6 +4,7 @@
 // lookups.
 #include <math.h>
 
+#include "base/values/numbers.h"
 #include "graph/make/make.h"
 #include "onnx/hlo.h"
 
@@ -265,6 +266,29 @@ void ls_hlo_make_convolution(ls_onnx_build *b) {
   ls_hlo_give(b, 0, transpose_to(y, back, all), batch >= 0 ? to[0] : -1);
 }
 
+// ---- What makes a value ----------------------------------------------------
+static const ls_onnx_node *maker_of(const ls_onnx_file *file, uint32_t value,
+                                    const char *type) {
+  for (size_t i = file->num_nodes; i-- > 0;) {
+    const ls_onnx_node *node = &file->nodes[i];
+    for (size_t k = 0; k < node->num_outputs; ++k)
+      if (node->outputs[k] == value)
+        return strcmp(node->type, type) == 0 ? node : NULL;
+  }
+  return NULL;
+}
+
+static bool is_zero(const ls_onnx_file *file, uint32_t value) {
+  for (size_t i = 0; i < file->num_initializers; ++i) {
+    const ls_onnx_initializer *constant = &file->initializers[i];
+    if (constant->value == value)
+      return !constant->is_variable && constant->array != NULL &&
+             ls_array_num_elements(constant->array) == 1 &&
+             ls_array_f64(constant->array, 0) == 0;
+  }
+  return false;
+}
+
 // ---- Reductions ------------------------------------------------------------
 static const struct reducer {
   const char *name;
@@ -303,6 +327,44 @@ static ls_tensor with_initial(ls_onnx_build *b, const struct reducer *way,
   return starts_neutral(b, way) ? x : way->combine(x, ls_onnx_in(b, 1));
 }
 
+// Returns true if a value is the least of its type, or the most.
+static bool is_end(const ls_array *array, bool is_least) {
+  const double all = is_least ? -HUGE_VAL : HUGE_VAL;
+  uint64_t end = 0;
+  if (array == NULL || ls_array_num_elements(array) != 1) return false;
+  ls_values_from_f64(ls_array_dtype(array), &all, 1, &end);
+  return memcmp(&end, ls_array_data(array), ls_array_size(array)) == 0;
+}
+
+// Makes a maximum or minimum and its place, the first of equal ones and of
+// NaNs, of a reduction of x and its places, an iota.
+static void make_place(ls_onnx_build *b, const int *axes, int count,
+                       ls_tensor x, int batch) {
+  static const char rest[] =
+      " compare NE or compare EQ compare LT and or select select";
+  const ls_onnx_file *file = b->file;
+  const ls_onnx_node *node = b->node;
+  const char *region = ls_onnx_attr_text(b, "region", "");
+  const bool is_max = strncmp(region, "compare GT", 10) == 0;
+  const ls_onnx_node *places = maker_of(file, node->inputs[2], "iota");
+  const ls_onnx_attr *along =
+      places != NULL ? ls_onnx_attr_find(places, "dim") : NULL;
+  if ((!is_max && strncmp(region, "compare LT", 10) != 0) ||
+      strcmp(region + 10, rest) != 0 || count != 1 || along == NULL ||
+      along->number != axes[0] || node->num_outputs != 2 ||
+      !is_end(ls_onnx_array_in(b, 1), is_max) ||
+      !is_zero(file, node->inputs[3])) {
+    LS_ONNX_REFUSE(b, "a reduction of several operands, other than the first "
+                      "place of a maximum or minimum");
+    return;
+  }
+  const ls_dtype dtype = file->types[node->outputs[1]].dtype;
+  const uint16_t op = is_max ? LS_OP_REDUCE_MAX : LS_OP_REDUCE_MIN;
+  const ls_tensor at = is_max ? ls_argmax(x, axes[0]) : ls_argmin(x, axes[0]);
+  ls_hlo_give(b, 0, ls_make_reduce(op, x, LS_AXES(axes[0]), false), batch);
+  ls_hlo_give(b, 1, ls_convert(at, dtype), batch);
+}
+
 void ls_hlo_make_reduce(ls_onnx_build *b) {
   int64_t dims[LS_MAX_RANK];
   int axes[LS_MAX_RANK], batch = ls_hlo_batch_of(b, 0), before = 0;
@@ -319,9 +381,13 @@ void ls_hlo_make_reduce(ls_onnx_build *b) {
   }
   if (batch >= 0) batch -= before;
   if (!ls_status_is_ok(b->status)) return;
+  ls_tensor x = ls_hlo_widened(b, 0, reduced);
+  if (b->node->num_inputs > 2) {
+    make_place(b, axes, count, x, batch);
+    return;
+  }
   const struct reducer *way = find_reducer(b);
   if (way == NULL) return;
-  ls_tensor x = ls_hlo_widened(b, 0, reduced);
   if (count > 0)
     x = ls_make_reduce(way->op, x,
                        (ls_axes){.items = axes, .count = (size_t)count}, false);
@@ -492,17 +558,6 @@ void ls_hlo_make_gather(ls_onnx_build *b) {
 }
 
 // ---- Softmax at the end ----------------------------------------------------
-static const ls_onnx_node *maker_of(const ls_onnx_file *file, uint32_t value,
-                                    const char *type) {
-  for (size_t i = file->num_nodes; i-- > 0;) {
-    const ls_onnx_node *node = &file->nodes[i];
-    for (size_t k = 0; k < node->num_outputs; ++k)
-      if (node->outputs[k] == value)
-        return strcmp(node->type, type) == 0 ? node : NULL;
-  }
-  return NULL;
-}
-
 // Follows broadcasts back from `value` to what they repeat. `dims`, of the
 // value, become those of what is returned, -1 where elements are repeated.
 static uint32_t follow_broadcasts(const ls_onnx_file *file, uint32_t value,
@@ -525,17 +580,6 @@ static uint32_t follow_broadcasts(const ls_onnx_file *file, uint32_t value,
     value = wide->inputs[0];
   }
   return value;
-}
-
-static bool is_zero(const ls_onnx_file *file, uint32_t value) {
-  for (size_t i = 0; i < file->num_initializers; ++i) {
-    const ls_onnx_initializer *constant = &file->initializers[i];
-    if (constant->value == value)
-      return !constant->is_variable && constant->array != NULL &&
-             ls_array_num_elements(constant->array) == 1 &&
-             ls_array_f64(constant->array, 0) == 0;
-  }
-  return false;
 }
 
 // Returns true if `value` is x summed along the last dimension, and repeated

@@ -118,6 +118,13 @@ static void read_value(ls_hlo_reader *r, ls_hlo_op *o, const char *name,
   }
 }
 
+static bool is_comparison(ls_hlo_reader *r) {
+  for (size_t i = 0;
+       i < sizeof(ls_hlo_directions) / sizeof(ls_hlo_directions[0]); ++i)
+    if (ls_hlo_is(r, ls_hlo_directions[i])) return true;
+  return ls_hlo_is(r, "TOTALORDER");
+}
+
 // Takes the direction or the order of a comparison.
 static void take_comparison(ls_hlo_op *o, const char *text) {
   for (size_t i = 0;
@@ -153,13 +160,18 @@ static bool is_same_name(ls_hlo_cursor a, ls_hlo_cursor b) {
   return a.size == b.size && memcmp(a.text, b.text, a.size) == 0;
 }
 
-// Describes a region by its ops, such as "maximum". Its names must be those of
-// (a, b), r = op a, b, return r.
+// Describes a region by its ops, such as "maximum", or "compare GT". Its names,
+// as letters in the order in which they come first, must be those of (a, b),
+// c = op a, b, return c; or in the short form those of a choice between two
+// values with their places.
 static void read_summary(ls_hlo_reader *r, ls_hlo_op *o) {
-  enum { A, B, RESULT, LEFT, RIGHT, RETURNED, NAMES };
-  char text[100] = "";
-  ls_hlo_cursor v[NAMES];
-  size_t count = 0;
+  enum { MOST_LETTERS = 26 };
+  static const char *const known[] = {
+      "abcabc", "abcbac", "abcdeabfaagefhabicdjhikgjlgabmkcdlm", NULL};
+  const bool is_short = ls_hlo_is(r, "reducer");
+  char text[100] = "", letters[48] = "";
+  ls_hlo_cursor seen[MOST_LETTERS];
+  size_t count = 0, num_seen = 0;
   int64_t depth = 0;
   bool has_begun = false;
   do {
@@ -173,18 +185,24 @@ static void read_summary(ls_hlo_reader *r, ls_hlo_op *o) {
         (r->now.kind == LS_HLO_NAME || r->now.kind == LS_HLO_STRING) &&
         strncmp(dot, ".return", 7) != 0;
     const size_t used = strlen(text);
-    if (is_op)
+    const char *from = is_op ? dot + 1 : word;
+    if (is_op || is_comparison(r))
       snprintf(text + used, sizeof(text) - used, "%s%.*s", used == 0 ? "" : " ",
-               (int)(word + r->now.size - dot) - 1, dot + 1);
-    if (r->now.kind == LS_HLO_VALUE && count++ < NAMES) v[count - 1] = r->now;
+               (int)(word + r->now.size - from), from);
+    if (r->now.kind == LS_HLO_VALUE && count + 1 < sizeof(letters)) {
+      size_t letter = 0;
+      while (letter < num_seen && !is_same_name(seen[letter], r->now))
+        ++letter;
+      if (letter == num_seen && letter < MOST_LETTERS)
+        seen[num_seen++] = r->now;
+      letters[count++] = (char)('a' + letter);
+    }
     depth += ls_hlo_is(r, "{") - ls_hlo_is(r, "}");
     has_begun = has_begun || depth > 0;
     ls_hlo_next(r);
   } while ((depth > 0 || !has_begun) && r->now.kind != LS_HLO_END);
   const bool is_plain =
-      count == NAMES && is_same_name(v[RESULT], v[RETURNED]) &&
-      ((is_same_name(v[A], v[LEFT]) && is_same_name(v[B], v[RIGHT])) ||
-       (is_same_name(v[A], v[RIGHT]) && is_same_name(v[B], v[LEFT])));
+      ls_onnx_is_one_of(letters, known) && (is_short || count == 6);
   char *copy = ls_arena_format(&r->onnx.file->memory, "%s%s", text,
                                is_plain ? "" : " of other values");
   if (copy == NULL) ls_hlo_no_memory(r);

@@ -69,7 +69,7 @@ static const ls_onnx_op ops[] = {
     MAKE("gather", gather, 2, 2),
     MAKE("iota", iota, 0, 0),
     MAKE("pad", pad, 2, 2),
-    MAKE("reduce", reduce, 2, 2),
+    MAKE("reduce", reduce, 2, 4),
     MAKE("reduce_window", reduce_window, 2, 2),
     MAKE("reshape", reshape, 1, 1),
     MAKE("reverse", reverse, 1, 1),

@@ -431,6 +431,73 @@ TEST(bools_and_places_are_read) {
     expect_row(&rows[i]);
 }
 
+// ---- Places of maxima ------------------------------------------------------
+#define PLACES(input, least, iota, word, tie)                                  \
+  LINE("%i = stablehlo.iota dim = " iota " : tensor<2x3xi32>")                 \
+  LINE("%l = stablehlo.constant dense<" least "> : tensor<f32>")               \
+  LINE("%z = stablehlo.constant dense<0> : tensor<i32>")                       \
+  LINE("%r:2 = stablehlo.reduce(" input " init: %l), (%i init: %z) across "    \
+       "dimensions = [1] : (" T23 ", tensor<2x3xi32>, tensor<f32>, "           \
+       "tensor<i32>) -> (tensor<2xf32>, tensor<2xi32>)")                       \
+  LINE("reducer(%a: tensor<f32>, %c: tensor<f32>) (%b: tensor<i32>, "          \
+       "%d: tensor<i32>)  {")                                                  \
+  LINE("%2 = stablehlo.compare " word ", %a, %c, FLOAT : (f) -> i1")           \
+  LINE("%3 = stablehlo.compare NE, %a, %a, FLOAT : (f) -> i1")                 \
+  LINE("%4 = stablehlo.or %2, %3 : tensor<i1>")                                \
+  LINE("%5 = stablehlo.compare EQ, %a, %c, FLOAT : (f) -> i1")                 \
+  LINE("%6 = stablehlo.compare " tie ", %b, %d, SIGNED : (i) -> i1")           \
+  LINE("%7 = stablehlo.and %5, %6 : tensor<i1>")                               \
+  LINE("%8 = stablehlo.or %4, %7 : tensor<i1>")                                \
+  LINE("%9 = stablehlo.select %4, %a, %c : tensor<i1>, tensor<f32>")           \
+  LINE("%10 = stablehlo.select %8, %b, %d : tensor<i1>, tensor<i32>")          \
+  LINE("stablehlo.return %9, %10 : tensor<f32>, tensor<i32> }")                \
+  LINE("%p = stablehlo.convert %r#1 : (tensor<2xi32>) -> tensor<2xf32>")
+#define SUM LINE("%y = stablehlo.add %p, %r#0 : tensor<2xf32>")
+#define PLACE LINE("%y = stablehlo.add %p, %p : tensor<2xf32>")
+#define ROW2(body, ...)                                                        \
+  { "2x3xf32", "2xf32", body, LS_SHAPE(2, 3), LS_SHAPE(2), {__VA_ARGS__}, NULL }
+
+// The first of equal values, or of NaNs.
+TEST(places_of_maxima_and_minima_are_read) {
+  static const row rows[] = {
+      ROW2(PLACES("%x", "0xFF800000", "1", "GT", "LT") SUM, 5, 8),
+      ROW2(PLACES("%x", "0x7F800000", "1", "LT", "LT") SUM, 1, 4),
+      ROW2(LINE("%h = stablehlo.constant dense<2.0> : " T23)
+               LINE("%q = stablehlo.minimum %x, %h : " T23)
+                   PLACES("%q", "0xFF800000", "1", "GT", "LT") SUM,
+           3, 2),
+      ROW2(LINE("%h = stablehlo.constant dense<1.5> : " T23)
+               LINE("%g = stablehlo.subtract %h, %x : " T23)
+                   LINE("%q = stablehlo.sqrt %g : " T23)
+                       PLACES("%q", "0xFF800000", "1", "GT", "LT") PLACE,
+           2, 0)};
+  for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i)
+    expect_row(&rows[i]);
+}
+
+// Not a place: another start, places of another dimension, another body, the
+// last of equal ones.
+TEST(other_reductions_of_two_operands_are_refused) {
+  static const char *const bodies[] = {
+      PLACES("%x", "0.0", "1", "GT", "LT") SUM,
+      PLACES("%x", "0x7F800000", "1", "GT", "LT") SUM,
+      PLACES("%x", "0xFF800000", "0", "GT", "LT") SUM,
+      PLACES("%x", "0xFF800000", "1", "GE", "LT") SUM,
+      PLACES("%x", "0xFF800000", "1", "GT", "GT") SUM};
+  for (size_t i = 0; i < sizeof(bodies) / sizeof(bodies[0]); ++i) {
+    char text[TEXT_SIZE];
+    LS_OWN(ls_onnx, onnx) = NULL;
+    write_module("2x3xf32", "2xf32", bodies[i], text);
+    expect_ok(decode(text, strlen(text), &onnx));
+    expect_ok(ls_frame_begin());
+    const ls_tensor x = ls_fill(LS_DTYPE_F32, LS_SHAPE(2, 3), 1);
+    LS_OWN(ls_nest, y) = ls_onnx_apply(onnx, ls_leaf(x), false);
+    expect_status(ls_nest_status(y), LS_UNIMPLEMENTED,
+                  "op reduce of node 'line 6' in 'net.mlir'");
+    expect_ok(ls_frame_end(NULL));
+  }
+}
+
 // ---- Weights ---------------------------------------------------------------
 static const char net[] =
     "module {\n"
