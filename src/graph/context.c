@@ -18,11 +18,18 @@ void ls_context_fork(ls_context *context) {
   context->refusal = NULL;
 }
 
-ls_graph *ls_graph_current(void) {
-  const ls_context *context = ls_context_current();
-  if (context->scoped.graph != NULL) return context->scoped.graph;
+ls_status ls_graph_find_current(ls_graph **out_graph) {
+  *out_graph = ls_context_current()->scoped.graph;
+  if (*out_graph != NULL) return ls_ok();
   ls_runtime *runtime = ls_runtime_current();
-  return runtime == NULL ? NULL : ls_library_layers.eager->graph(runtime);
+  LS_RETURN_IF_NO_MEMORY(runtime);
+  return ls_library_layers.eager->graph(runtime, out_graph);
+}
+
+ls_graph *ls_graph_current(void) {
+  ls_graph *graph = NULL;
+  ls_status_free(ls_graph_find_current(&graph));
+  return graph;
 }
 
 const ls_graph *ls_context_graph(void) {
@@ -131,14 +138,14 @@ void ls_name_scope_begin(ls_scope *scope, const char *name) {
   ls_context *context = ls_context_current();
   const ls_name_scope *names = NULL;
   if (name != NULL && name[0] != '\0') {
-    ls_graph *graph = ls_graph_current();
+    ls_graph *graph = NULL;
     const size_t length = strlen(name);
-    const bool again = name[length - 1] == '/';
-    ls_status status =
-        graph == NULL ? ls_out_of_memory()
-        : again       ? ls_graph_name_scope_path(graph, name, &names)
-                      : ls_graph_name_scope(graph, context->scoped.names, name,
-                                            graph->kind != LS_GRAPH_EAGER, &names);
+    ls_status status = ls_graph_find_current(&graph);
+    if (ls_status_is_ok(status))
+      status = name[length - 1] == '/'
+                   ? ls_graph_name_scope_path(graph, name, &names)
+                   : ls_graph_name_scope(graph, context->scoped.names, name,
+                                         graph->kind != LS_GRAPH_EAGER, &names);
     if (!ls_status_is_ok(status)) {
       ls_context_refuse(scope, status);
       return;

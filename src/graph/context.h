@@ -183,6 +183,9 @@ void ls_context_enter_graph(ls_scope *scope, ls_graph *graph);
 // Returns the graph in which new scope state applies: the current graph; NULL
 // in eager mode.
 const ls_graph *ls_context_graph(void);
+// Gives the current graph, or the reason why there is none: the eager graph
+// cannot be made.
+ls_status ls_graph_find_current(ls_graph **out_graph);
 // Returns true if scope state that was entered in `graph` applies in the
 // current graph: the current graph is `graph` or inside it.
 bool ls_context_is_inside(const ls_graph *graph);

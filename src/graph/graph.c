@@ -542,14 +542,21 @@ bool ls_graph_is_eager(const ls_graph *graph) {
   return graph->kind == LS_GRAPH_EAGER;
 }
 
+// There may be no current graph: the reason is what an op maker failed for.
+static ls_status refuse_no_graph(const char *what) {
+  ls_graph *graph = NULL;
+  LS_RETURN_IF_ERROR(ls_graph_find_current(&graph));
+  return ls_null_argument(what, "graph");
+}
+
 ls_status ls_graph_take_error(ls_graph *graph) {
-  LS_REQUIRE(graph);
+  if (graph == NULL) return refuse_no_graph(__func__);
   const ls_status status = graph->error;
   graph->error = NULL;
   return status;
 }
 
 ls_status ls_graph_error(const ls_graph *graph) {
-  LS_REQUIRE(graph);
+  if (graph == NULL) return refuse_no_graph(__func__);
   return ls_status_clone(graph->error);
 }

@@ -12,8 +12,9 @@
 // Functions of the eager graph, the current graph while no other graph is. They
 // need an engine to run ops, and are implemented in runtime/.
 typedef struct ls_eager_vtable {
-  // Returns the thread's eager graph, made on first use. NULL without memory.
-  ls_graph *(*graph)(ls_runtime *runtime);
+  // Gives the thread's eager graph, made on first use. Fails without memory, or
+  // as the runtime's back end, which is made then, too.
+  ls_status (*graph)(ls_runtime *runtime, ls_graph **out_graph);
   // Runs an op on values of the eager graph and stores its results there.
   // `input_refs` are valid. Never fails: a failed op has failed values.
   ls_op (*run)(ls_graph *graph, const ls_op_spec *spec,

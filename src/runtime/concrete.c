@@ -182,8 +182,8 @@ static ls_status concrete_make(concrete *c, ls_nest args,
 ls_status ls_function_make_concrete(ls_function *function, ls_nest args,
                                     ls_function **out_function) {
   LS_REQUIRE_OUT(out_function, function);
-  const ls_graph *graph = ls_graph_current();
-  if (graph == NULL) return ls_out_of_memory();
+  ls_graph *graph = NULL;
+  LS_RETURN_IF_ERROR(ls_graph_find_current(&graph));
   if (graph->kind != LS_GRAPH_EAGER)
     return ls_failed_precondition("a concrete function is made in eager, not "
                                   "while graph '%s' is being built",

@@ -7,8 +7,34 @@
 
 #include "base/runtime_internal.h"
 #include "engine/backend.h"
+#include "lockstep/lockstep.h"
+#include "runtime/own.h"
 #include "support/expect.h"
 #include "support/plugin.h"
+
+static ls_nest exponential(ls_nest args, void *user) {
+  (void)user;
+  return ls_leaf(ls_exp(ls_nest_tensor(args, 0)));
+}
+
+// Expects the first use of a device to say what is wrong, whatever it is.
+static void expect_uses_refused(ls_code code, const char *part) {
+  LS_OWN(ls_function, function) = NULL;
+  LS_OWN(ls_nest, results) = ls_none();
+  LS_OWN(ls_variable, variable) = NULL;
+  expect_ok(ls_function_create(&(ls_function_options){.call = exponential},
+                               &function));
+  LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_f64(1));
+  expect_status(ls_function_call(function, args, &results), code, part);
+  const ls_tensor made = ls_exp(ls_scalar(LS_DTYPE_F32, 1));
+  expect_status(ls_tensor_status(made), code, part);
+  expect_status(ls_graph_take_error(ls_graph_current()), code, part);
+  expect_status(ls_variable_create(&(ls_variable_options){.dtype = LS_DTYPE_F32,
+                                                          .shape = LS_SCALAR},
+                                   &variable),
+                code, part);
+  expect_status(ls_frame_begin(), code, part);
+}
 
 static void expect_refused(const char *device, int num_devices, ls_code code,
                            const char *part) {
@@ -17,6 +43,7 @@ static void expect_refused(const char *device, int num_devices, ls_code code,
   ls_backend *backend = NULL;
   expect_status(ls_runtime_backend(here.runtime, &backend), code, part);
   assert_null(backend);
+  expect_uses_refused(code, part);
 }
 
 TEST(options_of_devices_are_checked) {

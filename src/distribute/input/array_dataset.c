@@ -202,8 +202,8 @@ ls_status ls_strategy_array_dataset(ls_strategy *strategy, ls_nest arrays,
   LS_REQUIRE_OUT(out_dataset, strategy);
   const ls_array_dataset_options defaults = {0};
   filling f = {.options = options != NULL ? options : &defaults};
-  const ls_graph *graph = ls_graph_current();
-  if (graph == NULL) return ls_out_of_memory();
+  ls_graph *graph = NULL;
+  LS_RETURN_IF_ERROR(ls_graph_find_current(&graph));
   LS_RETURN_IF_ERROR(ls_nest_status(arrays));
   if (ls_nest_num_leaves(arrays) == 0)
     return ls_invalid_argument("an array data set of no arrays");

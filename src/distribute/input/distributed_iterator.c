@@ -94,8 +94,8 @@ static const ls_object_type iterator_type = {.name = "distributed iterator",
                                              .destroy = destroy_iterator};
 
 static ls_status check_kind(ls_iterator_kind kind) {
-  const ls_graph *graph = ls_graph_current();
-  if (graph == NULL) return ls_out_of_memory();
+  ls_graph *graph = NULL;
+  LS_RETURN_IF_ERROR(ls_graph_find_current(&graph));
   if (kind == LS_ITERATOR_PLAIN && graph->kind == LS_GRAPH_BUILD)
     return ls_failed_precondition(
         "an iterator is started while graph '%s' is built for sessions: start "

@@ -10,7 +10,7 @@
 #include "base/values/nest_internal.h"
 #include "data/composite.h"
 #include "distribute/input/input.h"
-#include "graph/graph.h"
+#include "graph/context.h"
 #include "lockstep/host.h"
 #include "lockstep/ops.h"
 
@@ -283,10 +283,10 @@ static ls_nest advance_eagerly(ls_distributed_iterator *iterator) {
 
 static ls_nest get_next(ls_distributed_iterator *iterator, bool is_optional,
                         const char *what) {
-  const ls_graph *graph = ls_graph_current();
+  ls_graph *graph = NULL;
   ls_nest element = ls_none();
   if (iterator == NULL) return ls_fail(ls_null_argument(what, "iterator"));
-  if (graph == NULL) return ls_fail(ls_out_of_memory());
+  LS_RETURN_FAILED_IF_ERROR(ls_graph_find_current(&graph));
   const bool is_eager = graph->kind == LS_GRAPH_EAGER;
   ls_status status = ls_input_check_place(iterator, what);
   if (!ls_status_is_ok(status)) return ls_fail(status);

@@ -93,8 +93,8 @@ ls_status ls_input_choose_buffer(const ls_strategy *strategy,
                                  const ls_input_options *options,
                                  int64_t *out_buffer) {
   const ls_opt *size = &options->per_replica_buffer_size;
-  const ls_graph *graph = ls_graph_current();
-  if (graph == NULL) return ls_out_of_memory();
+  ls_graph *graph = NULL;
+  LS_RETURN_IF_ERROR(ls_graph_find_current(&graph));
   const bool eager = ls_graph_is_eager(graph);
   ls_flag flag = options->prefetch;
   if (flag == LS_FLAG_DEFAULT && options->whole_elements)

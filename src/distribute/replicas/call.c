@@ -244,9 +244,8 @@ ls_status ls_replicas_call(ls_strategy *strategy, ls_callback callback,
   replica_call call = {.callback = callback,
                        .user = user,
                        .args = args,
-                       .rows = ls_examples_argument(strategy, args),
-                       .graph = ls_graph_current()};
-  if (call.graph == NULL) return ls_out_of_memory();
+                       .rows = ls_examples_argument(strategy, args)};
+  LS_RETURN_IF_ERROR(ls_graph_find_current(&call.graph));
   call.losses = call.graph->losses;
   const ls_status status = run_call(strategy, &call, results);
   ls_nests_deinit(&call.each);

@@ -143,8 +143,8 @@ static ls_status run_rounds(ls_rounds *rounds) {
 
 ls_status ls_rounds_run(ls_rounds *rounds) {
   ls_runtime *runtime = ls_runtime_current();
-  ls_graph *eager = ls_eager_graph(runtime);
-  if (eager == NULL) return ls_out_of_memory();
+  ls_graph *eager = NULL;
+  LS_RETURN_IF_ERROR(ls_eager_graph(runtime, &eager));
   rounds->count = (size_t)rounds->strategy->num_replicas;
   LS_SET_ARRAY_OR_RETURN(rounds->strategy->allocator, ls_replica_task,
                          rounds->tasks, rounds->count);

@@ -42,8 +42,8 @@ void ls_export_begin(ls_scope *scope, ls_export_policy policy) {
 ls_status ls_note_unsaveable(const ls_variable *container, const char *access,
                              const char *how) {
   char why[LS_MAX_FULL_NAME + 80];
-  ls_graph *graph = ls_graph_current();
-  if (graph == NULL) return ls_out_of_memory();
+  ls_graph *graph = NULL;
+  LS_RETURN_IF_ERROR(ls_graph_find_current(&graph));
   snprintf(why, sizeof(why), "%s of variable '%s' %s (aggregation %s)", access,
            container->name, how, ls_aggregation_name(container->aggregation));
   return ls_graph_note_unsaveable(graph, why);
@@ -125,8 +125,8 @@ ls_status ls_export_function(ls_function *function, const ls_nest *args,
                              const ls_graph **out_graph) {
   LS_REQUIRE_OUT(out_graph, function);
   LS_RETURN_IF_ERROR(check_in_export("the exported graph of a function"));
-  const ls_graph *here = ls_graph_current();
-  if (here == NULL) return ls_out_of_memory();
+  ls_graph *here = NULL;
+  LS_RETURN_IF_ERROR(ls_graph_find_current(&here));
   if (here->kind != LS_GRAPH_EAGER)
     return ls_failed_precondition(
         "a function is exported in eager, not in graph '%s'", here->name);

@@ -324,8 +324,8 @@ ls_status ls_packed_variable_create(const char *name, const ls_nest *leaves,
                                     size_t count, ls_variable **out_variable) {
   LS_REQUIRE_OUT(out_variable);
   LS_REQUIRE_ITEMS(leaves, count);
-  const ls_graph *graph = ls_graph_current();
-  if (graph == NULL) return ls_out_of_memory();
+  ls_graph *graph = NULL;
+  LS_RETURN_IF_ERROR(ls_graph_find_current(&graph));
   if (graph->kind != LS_GRAPH_EAGER)
     return ls_failed_precondition(
         "packed variables are made in eager, not in graph '%s'", graph->name);

@@ -263,8 +263,8 @@ static ls_status no_branch(ls_flow_callback then_branch) {
 
 ls_nest ls_cond(ls_tensor predicate, ls_flow_callback then_branch,
                 ls_flow_callback else_branch, void *user) {
-  ls_graph *graph = ls_graph_current();
-  if (graph == NULL) return ls_fail(ls_out_of_memory());
+  ls_graph *graph = NULL;
+  LS_RETURN_FAILED_IF_ERROR(ls_graph_find_current(&graph));
   if (graph->kind == LS_GRAPH_EAGER) {
     bool holds = false;
     const ls_status status = truth_of(ls_leaf(predicate), &holds);

@@ -292,7 +292,8 @@ static ls_status create_plain(const ls_variable_options *options,
   ls_status status = ls_ok();
   {
     LS_INIT_SCOPE;
-    if (ls_graph_current() == NULL) return ls_out_of_memory();
+    ls_graph *graph = NULL;
+    LS_RETURN_IF_ERROR(ls_graph_find_current(&graph));
     status = LS_TRIAL(create_named(options, names, base, out_variable));
   }
   return ls_status_annotate(status, "while creating variable '%s'", base);

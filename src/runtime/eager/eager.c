@@ -69,8 +69,8 @@ ls_status ls_eager_join(ls_variable *container) {
 
 // Reads a value made of several components, on the current device.
 static ls_status read_parts(ls_variable *container, ls_array **out_array) {
-  const ls_graph *graph = ls_graph_current();
-  if (graph == NULL) return ls_out_of_memory();
+  ls_graph *graph = NULL;
+  LS_RETURN_IF_ERROR(ls_graph_find_current(&graph));
   if (graph->kind != LS_GRAPH_EAGER)
     return ls_unimplemented(
         "the value of variable '%s' on the host, in graph '%s'",
@@ -532,9 +532,9 @@ static ls_op eager_run(ls_graph *graph, const ls_op_spec *spec,
 // ---- Public values ---------------------------------------------------------
 static ls_status refuse_built(ls_tensor tensor) {
   if (tensor.ref == 0 || tensor.graph == NULL) {
-    ls_graph *graph = ls_graph_current();
-    const ls_status status = graph == NULL ? ls_out_of_memory()
-                             : ls_graph_is_eager(graph)
+    ls_graph *graph = NULL;
+    LS_RETURN_IF_ERROR(ls_graph_find_current(&graph));
+    const ls_status status = ls_graph_is_eager(graph)
                                  ? ls_graph_take_error(graph)
                                  : ls_graph_error(graph);
     return !ls_status_is_ok(status)

@@ -41,7 +41,7 @@ static inline ls_eager *ls_eager_of(const ls_graph *graph) {
 // The table by which lower layers call eager functions.
 extern const ls_eager_vtable ls_runtime_eager
     __attribute__((visibility("hidden")));
-ls_graph *ls_eager_graph(ls_runtime *runtime);
+ls_status ls_eager_graph(ls_runtime *runtime, ls_graph **out_graph);
 void ls_eager_catch_up(const ls_graph *graph, ls_node *node);
 void ls_eager_drop_since(ls_graph *graph, size_t num_nodes,
                          ls_arena_mark_point memory);

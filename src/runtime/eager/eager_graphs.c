@@ -171,21 +171,19 @@ static ls_graph *graph_of_thread(ls_runtime_state *state) {
   return graph;
 }
 
-ls_graph *ls_eager_graph(ls_runtime *runtime) {
+ls_status ls_eager_graph(ls_runtime *runtime, ls_graph **out_graph) {
   thread_place *here = this_thread();
   ls_runtime_state *state = ls_runtime_slot(runtime, LS_SLOT_RUNTIME);
-  if (state != NULL && state == here->state &&
-      state->serial == here->state_serial)
-    return here->graph;
-  const ls_status status = ls_runtime_state_get(runtime, &state);
-  if (!ls_status_is_ok(status)) {
-    ls_status_free(status);
-    return NULL;
+  *out_graph = NULL;
+  if (state == NULL || state != here->state ||
+      state->serial != here->state_serial) {
+    LS_RETURN_IF_ERROR(ls_runtime_state_get(runtime, &state));
+    ls_graph *graph = graph_of_thread(state);
+    LS_RETURN_IF_NO_MEMORY(graph);
+    here->graph = graph;
+    here->state = state;
+    here->state_serial = state->serial;
   }
-  ls_graph *graph = graph_of_thread(state);
-  if (graph == NULL) return NULL;
-  here->graph = graph;
-  here->state = state;
-  here->state_serial = state->serial;
-  return graph;
+  *out_graph = here->graph;
+  return ls_ok();
 }

@@ -11,8 +11,8 @@
 
 static ls_status current_eager(ls_graph **out_graph) {
   ls_runtime *runtime = ls_runtime_current();
-  *out_graph = runtime == NULL ? NULL : ls_eager_graph(runtime);
-  return *out_graph == NULL ? ls_out_of_memory() : ls_ok();
+  LS_RETURN_IF_NO_MEMORY(runtime);
+  return ls_eager_graph(runtime, out_graph);
 }
 
 ls_status ls_frame_begin(void) {

@@ -36,8 +36,9 @@ bool ls_eager_is_recording(const ls_graph *graph) {
 ls_status ls_tape_begin(ls_tape **out_tape) {
   LS_REQUIRE_OUT(out_tape);
   ls_runtime *runtime = ls_runtime_current();
-  ls_graph *graph = runtime == NULL ? NULL : ls_eager_graph(runtime);
-  if (graph == NULL) return ls_out_of_memory();
+  ls_graph *graph = NULL;
+  LS_RETURN_IF_NO_MEMORY(runtime);
+  LS_RETURN_IF_ERROR(ls_eager_graph(runtime, &graph));
   LS_NEW_OR_RETURN(graph->allocator, ls_tape, tape);
   ls_eager *eager = ls_eager_of(graph);
   tape->graph = graph;
