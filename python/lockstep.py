@@ -22,6 +22,7 @@ recursion in a step ends the process.
 """
 
 import atexit
+import builtins
 import collections
 import ctypes
 import functools
@@ -466,7 +467,8 @@ def __getattr__(name):  # Of the module: see its text.
     made = functools.partial(create, name)
   else:
     raise AttributeError("lockstep has no '%s'" % name)
-  globals()[name] = made
+  if not hasattr(builtins, name):  # This module needs Python's `slice`.
+    globals()[name] = made
   return made
 
 

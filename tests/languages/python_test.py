@@ -163,6 +163,14 @@ class Values(unittest.TestCase):
         with self.assertRaisesRegex(IndexError, "count from the start"):
           x[key]  # pylint: disable=pointless-statement
 
+  def test_makers_do_not_hide_what_python_has(self):
+    with ls.frame():
+      x = ls.constant([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+      self.assertEqual(ls.slice(x, (0, 1), (2, 3), ()).shape, (2, 2))
+      self.assertEqual(x[0:1, 1].array().tolist(), [2])
+      self.assertEqual(len(ls.top_k(x, 2)[:]), 2)
+      self.assertEqual(ls.abs(-x).array().tolist(), x.array().tolist())
+
   def test_arrays_of_numpy_are_views(self):
     try:
       import numpy
