@@ -355,6 +355,21 @@ static ls_status grad_ys_check_types(ls_tensor y, size_t i, ls_dtype given) {
       ls_tensor_name(y), ls_dtype_name(dtype), ls_dtype_name(given), wanted);
 }
 
+// Makes a given gradient one of y's type.
+static ls_status fit_gradient(ls_tensor y, size_t i, ls_tensor *gradient) {
+  const ls_dtype dtype = ls_tensor_dtype(y), given = ls_tensor_dtype(*gradient);
+  LS_RETURN_IF_ERROR(grad_ys_check_types(y, i, given));
+  if (!ls_dtype_is_float(dtype)) return ls_ok();
+  const ls_shape shape = ls_tensor_shape(y);
+  if (!ls_shape_compatible(ls_tensor_shape(*gradient), shape))
+    return ls_invalid_argument(
+        "Incompatible shapes: y %zu, '%s', is %s, its grad_ys %s", i,
+        ls_tensor_name(y), LS_SHAPE_TEXT(dtype, shape),
+        LS_SHAPE_TEXT(given, ls_tensor_shape(*gradient)));
+  if (given != dtype) *gradient = ls_convert(*gradient, dtype);
+  return ls_ok();
+}
+
 // Returns the given gradient of y number i, or ones.
 static ls_status make_gradient(ls_tensor y, ls_nest given, size_t i,
                                ls_tensor *out_gradient) {
@@ -390,7 +405,7 @@ static ls_status make_gradient(ls_tensor y, ls_nest given, size_t i,
   }
   if (ls_tensor_is_failed(*out_gradient))
     return gradient_why_failed(*out_gradient, "grad_ys", i);
-  return grad_ys_check_types(y, i, ls_tensor_dtype(*out_gradient));
+  return fit_gradient(y, i, out_gradient);
 }
 
 // Makes the gradient of one y, colocated with the y, and notifies enclosing

@@ -156,9 +156,9 @@ static ls_status check_gradient(const ls_backward *g, size_t i) {
   if (ls_tensor_dtype(gradient) != type.dtype ||
       !ls_shape_compatible(shape, type.shape))
     return ls_invalid_argument(
-        "Incompatible shapes: input %zu of op '%s' (%s) is %s, its gradient "
-        "is %s",
-        i, ls_op_name(g->op), ls_op_type_name(g->op),
+        "Incompatible %s: input %zu of op '%s' (%s) is %s, its gradient is %s",
+        ls_tensor_dtype(gradient) != type.dtype ? "types" : "shapes", i,
+        ls_op_name(g->op), ls_op_type_name(g->op),
         LS_SHAPE_TEXT(type.dtype, type.shape),
         LS_SHAPE_TEXT(ls_tensor_dtype(gradient), shape));
   ls_graph *graph = ls_graph_resolve(gradient.graph);

@@ -186,5 +186,34 @@ TEST(types_of_given_gradients_must_suit_their_y) {
   }
 }
 
+TEST(a_given_gradient_has_the_shape_and_gets_the_type_of_its_y) {
+  LS_SPEC("O185 O192");
+  const ls_tensor x = gradient_input("x");
+  const ls_tensor y = ls_reduce_sum_keep(x, LS_AXES(0));
+  const struct {
+    ls_type given;
+    const char *part;  // NULL: accepted.
+  } rows[] = {
+      {{LS_DTYPE_F32, LS_SHAPE(2, 1)}, "f32[1,3], its grad_ys f32[2,1]"},
+      {{LS_DTYPE_F32, LS_SCALAR}, "f32[1,3], its grad_ys f32[]"},
+      {{LS_DTYPE_F32, LS_SHAPE(3)}, "f32[1,3], its grad_ys f32[3]"},
+      {{LS_DTYPE_F32, LS_SHAPE(-1, 3)}, NULL},
+      {{LS_DTYPE_I32, LS_SHAPE(1, 3)}, NULL},
+      {{LS_DTYPE_F64, LS_SHAPE(1, 3)}, NULL},
+  };
+  for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); ++i) {
+    const ls_type type = rows[i].given;
+    const ls_nest given =
+        ls_leaf(ls_placeholder(type.dtype, type.shape, "given"));
+    const ls_gradient_options options = {.grad_ys = &given};
+    if (rows[i].part != NULL)
+      expect_status(gradient_refusal(y, x, &options), LS_INVALID_ARGUMENT,
+                    rows[i].part);
+    else
+      assert_int_equal(ls_tensor_dtype(gradient_of(y, x, &options)),
+                       LS_DTYPE_F32);
+  }
+}
+
 TEST_FILE(.before_each = gradient_graph_set_up,
           .after_each = gradient_graph_tear_down)
