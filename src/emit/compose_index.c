@@ -3,8 +3,8 @@
 // Emits parts at positions that are values, updates by index, orders and scans.
 //
 // Scans take log2(size) steps, of which step k adds what is 2^k elements away;
-// products that overflow on the way to one by 0 give NaN, where the CPU engine,
-// which goes element by element, may have 0.
+// sums and products that overflow on the way give infinities and NaN, where the
+// CPU engine, which goes element by element, may have numbers.
 #include "emit/emit.h"
 
 ls_emitted ls_emit_clamp_index(ls_emitter *e, ls_emitted at, int64_t last) {
@@ -258,14 +258,30 @@ static ls_emitted scan(ls_emitter *e) {
   return y;
 }
 
+// Emits true where the element at `distance` before is none of the axis.
+static ls_emitted is_first(ls_emitter *e, ls_batch_dims dims, int64_t distance,
+                           int64_t size) {
+  const int64_t axis = ls_node_int(e->node, LS_ATTR_ID_AXIS);
+  const bool backwards = ls_node_int(e->node, LS_ATTR_ID_REVERSE) != 0;
+  for (int64_t i = 0; i < dims.rank; ++i)
+    if (i != axis) dims.dim[i] = ls_dim_of(1);
+  const ls_emitted at = ls_emit_iota(e, LS_DTYPE_I64, dims, axis);
+  return ls_emit_2(
+      e, backwards ? LS_OP_GREATER_EQUAL : LS_OP_LESS, at,
+      ls_emit_number(e, at, (double)(backwards ? size - distance : distance)));
+}
+
 // Computes h = a h + b: after a step, h is a h' + b with the h' of 2^k elements
-// before.
+// before. Where there is none, b stays: a may be infinite.
 static ls_emitted linear_scan(ls_emitter *e) {
   ls_emitted a = ls_emit_wide(e, ls_operand(e, 0));
   ls_emitted b = ls_emit_wide(e, ls_operand(e, 1));
   const int64_t size = axis_size(e, a);
   for (int64_t k = 1; k < size; k *= 2) {
-    b = ls_emit_add(e, ls_emit_mul(e, a, shifted(e, b, k, 0)), b);
+    const ls_emitted next =
+        ls_emit_add(e, ls_emit_mul(e, a, shifted(e, b, k, 0)), b);
+    b = ls_emit_select(e, is_first(e, ls_batch_dims_at(e, a), k, size), b,
+                       next);
     a = ls_emit_mul(e, a, shifted(e, a, k, 1));
   }
   return b;

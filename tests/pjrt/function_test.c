@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Functions on the devices of a plug-in, beside the CPU engine.
+#include <math.h>
+
 #include "lockstep/full.h"
 #include "runtime/own.h"
 #include "support/callbacks.h"
@@ -48,13 +50,34 @@ TEST(empty_parts_of_values_are_left_out) {
   assert_int_equal(ls_array_num_elements(ls_nest_as_array(results)), 0);
 }
 
+static ls_nest scan_from_both_ends(ls_nest args, void *user) {
+  (void)user;
+  const ls_tensor a = ls_nest_tensor(args, 0), b = ls_nest_tensor(args, 1);
+  const ls_tensor back = ls_linear_scan(ls_reverse(a, LS_AXES(0)), b, 0, true);
+  return LS_TUPLE(ls_leaf(ls_linear_scan(a, b, 0, false)),
+                  ls_leaf(ls_reverse(back, LS_AXES(0))));
+}
+
+TEST(products_that_a_scan_does_not_need_may_overflow) {
+  static const double want[] = {1, 1e30, 1, 2};
+  LS_OWN(open_place, here) = plugin_runtime(1);
+  LS_OWN(ls_function, function) = function_of(scan_from_both_ends, NULL);
+  LS_OWN(ls_nest, args) =
+      LS_TUPLE(vector_nest(4, (const float[]){1e30F, 1e30F, 0, 1}),
+               vector_nest(4, (const float[]){1, 1, 1, 1}));
+  LS_OWN(ls_nest, results) = call_results(function, args);
+  for (size_t k = 0; k < 2; ++k)
+    for (int i = 0; i < 4; ++i)
+      assert_true(fabs(nest_element(ls_nest_item(results, k), i) - want[i]) <=
+                  1e-6 * want[i]);
+}
+
 // Takes as many elements of an empty vector as `user` says.
 static ls_nest take_from_nothing(ls_nest args, void *user) {
   const ls_tensor x = ls_nest_tensor(args, 0);
   const int *count = user;
   const ls_tensor none = ls_slice_axis(x, 0, 2, 2);
-  const ls_tensor at =
-      ls_convert(ls_slice_axis(x, 0, 0, *count), LS_DTYPE_I32);
+  const ls_tensor at = ls_convert(ls_slice_axis(x, 0, 0, *count), LS_DTYPE_I32);
   return ls_leaf(ls_gather(none, at, 0));
 }
 
