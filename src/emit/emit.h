@@ -11,6 +11,7 @@
 
 #include "base/memory/own.h"
 #include "base/text.h"
+#include "graph/trips.h"
 #include "graph/window.h"
 #include "lockstep/host.h"
 
@@ -133,14 +134,6 @@ typedef struct ls_emit_host {
 // the launch.
 #define LS_EMIT_MOST_BYTES (INT64_C(4) << 30)
 
-// Trips of a loop that counts them: `most` or, if `limit` is not -1, as many as
-// that parameter of the graph around it says, and `most` at most, if that is
-// not 0.
-typedef struct ls_emit_trips {
-  int64_t most;
-  int32_t limit;
-} ls_emit_trips;
-
 // The calls of a program that are made around its launch (host.c).
 typedef struct ls_emit_around {
   bool is_around;  // All calls are.
@@ -148,7 +141,7 @@ typedef struct ls_emit_around {
   const char *other;
   // The loop that makes calls in each trip; NULL: there is none.
   const ls_node *loop;
-  ls_emit_trips trips;
+  ls_trips trips;
   int64_t bytes;  // Size of the values that a trip takes and gives.
   // While it is emitted: trips for which there is room, the number of trips
   // that are made and of those before, u64 scalars, and what the loop gives:
@@ -499,7 +492,7 @@ bool ls_emit_host_op(ls_emitter *e);
 // Counts the trips that a loop makes unless a call in its condition ends it.
 // Returns false if they are not known before it begins.
 bool ls_emit_count_trips(const ls_graph *outer, const ls_node *loop,
-                         ls_emit_trips *out);
+                         ls_trips *out);
 // Decides if the host's calls can be made around the launch; `room` is the
 // number of trips of a loop of which the program does not know it.
 void ls_emit_find_around(ls_emitter *e, int64_t room);

@@ -20,7 +20,7 @@ static int64_t add_room(int64_t a, int64_t b) {
 static int64_t room_of_loop(const ls_graph *graph, const ls_node *node,
                             uint32_t index) {
   const ls_graph *body = node->regions[1];
-  ls_emit_trips counted;
+  ls_trips counted;
   int64_t trips = ls_node_int(node, LS_ATTR_ID_MAX_TRIPS);
   if (ls_emit_count_trips(graph, node, &counted) && counted.limit < 0)
     trips = counted.most > 0 ? counted.most : 1;

@@ -16,6 +16,7 @@
 #include "base/values/numbers.h"
 #include "grad/rules.h"
 #include "graph/copy.h"
+#include "graph/trips.h"
 #include "lockstep/shape_rules.h"
 
 // A running sum over the iterations: of the gradients of a capture, or of a
@@ -444,6 +445,18 @@ static ls_status rules_loop_take_results(const loop *l, ls_nest made) {
   return ls_ok();
 }
 
+// Returns a bound of the trips, or 0.
+static int64_t most_trips(const loop *l) {
+  const ls_node *node = l->g->node;
+  ls_trips trips;
+  return ls_node_count_trips(ls_graph_resolve(l->g->op.graph), node,
+                             ls_graph_resolve(node->regions[0])->results[0],
+                             &trips) &&
+                 trips.limit < 0
+             ? (trips.most > 0 ? trips.most : 1)
+             : ls_node_int(node, LS_ATTR_ID_MAX_TRIPS);
+}
+
 static ls_status run_back(loop *l) {
   LS_ARENA_ARRAY_OR_RETURN(l->g->walk->context->arena, ls_nest, leaves,
                            1 + l->num_results);
@@ -452,7 +465,7 @@ static ls_status run_back(loop *l) {
   LS_OWN(ls_nest, made) =
       ls_while(has_trips_left, backward_trip, l,
                ls_nest_sequence(LS_KIND_LIST, leaves, 1 + l->num_results),
-               ls_node_int(l->g->node, LS_ATTR_ID_MAX_TRIPS));
+               most_trips(l));
   LS_RETURN_IF_ERROR(ls_nest_status(made));
   return rules_loop_take_results(l, made);
 }
