@@ -31,8 +31,23 @@ static int64_t room_of_loop(const ls_graph *graph, const ls_node *node,
   return add_room(pushes * trips, room_after(graph, ls_ref(node->id, index)));
 }
 
+// Counts the pushes that branches make to a stack they capture.
+static int64_t room_in_branches(const ls_node *node, uint64_t ref) {
+  int64_t most = 0;
+  for (uint32_t r = 0; r < 2 && most >= 0; ++r) {
+    const ls_graph *branch = node->regions[r];
+    const uint64_t *captured = node->inputs + ls_node_captures(node, r);
+    for (size_t i = 0; i < branch->num_captures && most >= 0; ++i) {
+      if (captured[i] != ref) continue;
+      const int64_t room = room_after(branch, branch->parameters[i]);
+      if (room < 0 || room > most) most = room;
+    }
+  }
+  return most;
+}
+
 // Counts the pushes to a stack in what follows in a graph; -1: there is no
-// bound, or a branch pushes.
+// bound.
 static int64_t room_after(const ls_graph *graph, uint64_t ref) {
   for (size_t i = 0; i < graph->num_nodes; ++i) {
     const ls_node *node = graph->nodes[i];
@@ -47,12 +62,67 @@ static int64_t room_after(const ls_graph *graph, uint64_t ref) {
         if (k < ls_node_int(node, LS_ATTR_ID_NUM_CARRIED))
           return room_of_loop(graph, node, k);
         return -1;
+      case LS_OP_COND:
+        return room_in_branches(node, ref);
       default:
         return -1;
       }
     }
   }
   return 0;
+}
+
+// A region that is not emitted yet, and the one around it, NULL for the one
+// that is emitted.
+typedef struct room_place {
+  const ls_graph *graph;
+  const uint64_t *captured;
+  const struct room_place *outer;
+} room_place;
+
+static int64_t room_of_branches(ls_emitter *e, const room_place *outer,
+                                const ls_node *cond, uint32_t output);
+
+// Returns the room of a stack that a region makes; -1: there is no bound.
+static int64_t room_of(ls_emitter *e, const room_place *at, uint64_t ref) {
+  if (at == NULL)
+    return ls_emit_look(e, ls_emit_owned_of(e, ref))->dims.dim[0].offset;
+  const ls_node *node = ls_graph_node_of(at->graph, ref);
+  switch (node->type) {
+  case LS_OP_PARAMETER:
+    return room_of(e, at->outer,
+                   at->captured[ls_node_int(node, LS_ATTR_ID_INDEX)]);
+  case LS_OP_WHILE:
+    return room_of(e, at, node->inputs[ls_ref_output(ref)]);
+  case LS_OP_COND:
+    return room_of_branches(e, at, node, ls_ref_output(ref));
+  case LS_OP_STACK_NEW:
+    return room_after(at->graph, ref);
+  default:
+    return node->num_inputs > 0 ? room_of(e, at, node->inputs[0]) : -1;
+  }
+}
+
+// Returns the room of a stack that one of two branches makes, and that of the
+// pushes that follow.
+static int64_t room_of_branches(ls_emitter *e, const room_place *outer,
+                                const ls_node *cond, uint32_t output) {
+  int64_t most = 1;
+  for (uint32_t r = 0; r < 2 && most >= 0; ++r) {
+    const ls_graph *graph = cond->regions[r];
+    const room_place at = {graph, cond->inputs + ls_node_captures(cond, r),
+                           outer};
+    const int64_t room = room_of(e, &at, graph->results[output]);
+    if (room < 0 || room > most) most = room;
+  }
+  return add_room(
+      most, room_after(outer == NULL ? e->frame->source.body : outer->graph,
+                       ls_ref(cond->id, output)));
+}
+
+static void refuse_unbound(ls_emitter *e) {
+  ls_emit_refuse(e, "its size has no bound: loops that push need max_trips, or "
+                    "count to a constant");
 }
 
 // ---- Ops -------------------------------------------------------------------
@@ -73,13 +143,12 @@ static ls_emitted stack_new(ls_emitter *e, const ls_node *node) {
   ls_batch_dims dims = {.rank = shape.rank};
   for (int32_t i = 0; i < shape.rank; ++i)
     dims.dim[i] = ls_dim_of(shape.dim[i]);
-  if (room < 0 || dtype == LS_DTYPE_VARIANT || shape.rank >= LS_MAX_RANK) {
-    ls_emit_refuse(
-        e,
-        "its size has no bound: loops that push need max_trips, or count to a "
-        "constant");
-    return 0;
-  }
+  if (dtype == LS_DTYPE_VARIANT)
+    ls_emit_refuse(e, "a stack of stacks has no form: a loop in a loop has no "
+                      "gradient on devices");
+  else if (room < 0)
+    refuse_unbound(e);
+  if (!ls_emit_is_ok(e)) return 0;
   dims = ls_emit_lead(e, dims, room > 0 ? room : 1);
   return stack_of(e, ls_emit_broadcast(e, ls_emit_scalar(e, dtype, 0), dims),
                   ls_emit_scalar(e, LS_DTYPE_I64, 0));
@@ -431,6 +500,27 @@ static size_t count_stacks(const ls_node *node) {
   return count;
 }
 
+// Gives the stacks of a branch the room that those of both need.
+static void even_rooms(ls_emitter *e, const ls_node *node,
+                       ls_emitted_list values) {
+  static const int64_t none[LS_MAX_RANK];
+  for (uint32_t i = 0; i < values.count && ls_emit_is_ok(e); ++i) {
+    ls_emitted_value stack = *ls_emit_look(e, values.items[i]);
+    if (stack.depth == 0) continue;
+    const int64_t room = room_of_branches(e, NULL, node, i);
+    const int64_t more[LS_MAX_RANK] = {room - stack.dims.dim[0].offset};
+    stack.dims.dim[0] = ls_dim_of(room);
+    if (room < 0)
+      refuse_unbound(e);
+    else if (more[0] > 0)
+      values.items[i] = stack_of(e,
+                                 ls_emit_pad(e, values.items[i],
+                                             ls_emit_scalar(e, stack.dtype, 0),
+                                             none, more, none, stack.dims),
+                                 stack.depth);
+  }
+}
+
 // Appends the ticket of the next host call to a list, which has room.
 static ls_emitted_list with_ticket(const ls_emitter *e, ls_emitted_list list,
                                    bool calls) {
@@ -453,6 +543,7 @@ static void emit_cond(ls_emitter *e, const ls_node *node) {
   if (!ls_emit_is_ok(e) || results.count == 0) return;
   flow->if_begin(e, predicate, results);
   const ls_emitted_list first = emit_region(e, node, 0, none);
+  even_rooms(e, node, first);
   ls_emitted_list values = with_ticket(e, with_depths(e, first), calls);
   const carriage c = make_carriage(e, values, false);
   if (!ls_emit_is_ok(e)) return;
@@ -465,8 +556,9 @@ static void emit_cond(ls_emitter *e, const ls_node *node) {
   }
   flow->if_next(e, load(e, &c, values));
   e->ticket = ticket;
-  values = with_depths(e, emit_region(e, node, 1, none));
-  values = load(e, &c, with_ticket(e, values, calls));
+  const ls_emitted_list second = emit_region(e, node, 1, none);
+  even_rooms(e, node, second);
+  values = load(e, &c, with_ticket(e, with_depths(e, second), calls));
   if (!ls_emit_is_ok(e)) return;
   flow->if_end(e, values);
   if (calls) e->ticket = results.items[results.count - 1];

@@ -76,6 +76,96 @@ TEST(a_loop_has_a_gradient_on_a_device) {
   }
 }
 
+static ls_tensor looped(ls_tensor x, int64_t most) {
+  LS_OWN(ls_nest, last) = ls_while(
+      is_left, next_values, NULL,
+      LS_LIST(ls_leaf(ls_scalar_i64(LS_DTYPE_I64, 0)), ls_leaf(x)), most);
+  return ls_nest_tensor(last, 1);
+}
+static ls_nest few_trips(ls_nest none, void *user) {
+  (void)none;
+  return ls_leaf(looped(*(const ls_tensor *)user, 2));
+}
+static ls_nest all_trips(ls_nest none, void *user) {
+  (void)none;
+  return ls_leaf(looped(*(const ls_tensor *)user, 0));
+}
+
+// Returns the gradient of the sum of a loop, which a branch chooses.
+static ls_nest gradient_of_branches(ls_nest args, void *user) {
+  (void)user;
+  ls_tensor x = ls_nest_tensor(args, 0);
+  const ls_tensor is_large =
+      ls_greater(ls_reduce_sum(x, LS_ALL_AXES), ls_scalar(LS_DTYPE_F32, 1));
+  LS_OWN(ls_nest, chosen) = ls_cond(is_large, few_trips, all_trips, &x);
+  return ls_leaf(ls_gradient(ls_nest_tensor(chosen, 0), x));
+}
+
+TEST(loops_in_branches_have_gradients_on_a_device) {
+  static const float starts[2][3] = {{1.5F, -0.25F, 0.75F},
+                                     {0.5F, -0.25F, 0.25F}};
+  double want[2][3];
+  for (int on_device = 0; on_device < 2; ++on_device) {
+    LS_OWN(open_place, here) = {0};
+    if (on_device) here = plugin_runtime(1);
+    LS_OWN(ls_function, function) = function_of(gradient_of_branches, NULL);
+    for (int k = 0; k < 2; ++k) {
+      LS_OWN(ls_nest, args) = LS_TUPLE(vector_nest(3, starts[k]));
+      LS_OWN(ls_nest, got) = call_results(function, args);
+      for (int i = 0; i < 3; ++i) {
+        const double value = nest_element(got, i);
+        if (!on_device) want[k][i] = value;
+        assert_true(fabs(want[k][i] - value) <= 1e-6);
+      }
+    }
+  }
+}
+
+static ls_nest loop_inside(ls_nest values, void *user) {
+  (void)user;
+  return LS_LIST(ls_leaf(ls_add_scalar(ls_nest_tensor(values, 0), 1)),
+                 ls_leaf(looped(ls_nest_tensor(values, 1), 2)));
+}
+
+static ls_nest gradient_of_nested(ls_nest args, void *user) {
+  (void)user;
+  const ls_tensor x = ls_nest_tensor(args, 0);
+  LS_OWN(ls_nest, last) =
+      ls_while(is_left, loop_inside, NULL,
+               LS_LIST(ls_leaf(ls_scalar_i64(LS_DTYPE_I64, 0)), ls_leaf(x)), 2);
+  return ls_leaf(ls_gradient(ls_nest_tensor(last, 1), x));
+}
+
+TEST(a_loop_in_a_loop_has_no_gradient_on_a_device) {
+  LS_OWN(open_place, here) = plugin_runtime(1);
+  LS_OWN(ls_function, function) = function_of(gradient_of_nested, NULL);
+  LS_OWN(ls_nest, args) = LS_TUPLE(vector_nest(1, (const float[]){1}));
+  LS_OWN(ls_nest, results) = ls_none();
+  expect_status(ls_function_call(function, args, &results), LS_UNIMPLEMENTED,
+                "a stack of stacks");
+}
+
+// Returns the second gradient of a loop that counts to a constant.
+static ls_nest second_gradient(ls_nest args, void *user) {
+  (void)user;
+  const ls_tensor x = ls_nest_tensor(args, 0);
+  const ls_tensor slope = ls_gradient(looped(x, 0), x);
+  return ls_leaf(ls_gradient(ls_square(slope), x));
+}
+
+TEST(a_counted_loop_has_a_second_gradient_on_a_device) {
+  double want = 0;
+  for (int on_device = 0; on_device < 2; ++on_device) {
+    LS_OWN(open_place, here) = {0};
+    if (on_device) here = plugin_runtime(1);
+    LS_OWN(ls_function, function) = function_of(second_gradient, NULL);
+    LS_OWN(ls_nest, args) = LS_TUPLE(vector_nest(1, (const float[]){0.75F}));
+    LS_OWN(ls_nest, got) = call_results(function, args);
+    if (!on_device) want = nest_element(got, 0);
+    assert_true(fabs(want - nest_element(got, 0)) <= 1e-6);
+  }
+}
+
 // Of two values that are pushed only the second one is popped and squared.
 static ls_nest pop_one(ls_nest args, void *user) {
   (void)user;
