@@ -6,6 +6,8 @@
 // C does not define the order in which arguments are evaluated. A call
 // therefore has at most one argument that makes ops, so that any compiler makes
 // the ops in the same order, with the same names.
+#include <math.h>
+
 #include "base/memory/own.h"
 #include "grad/rules.h"
 
@@ -48,11 +50,11 @@ ls_status gradient_sqrt(ls_backward *g) {
   return ls_ok();
 }
 
-// -d y^3 / 2.
+// -d y^3 / 2. The cube may overflow alone.
 ls_status gradient_rsqrt(ls_backward *g) {
   const ls_tensor y = out(g);
-  const ls_tensor cube = ls_mul(ls_square(y), y);
-  g->din[0] = ls_mul(ls_mul_scalar(g->dout[0], -0.5), cube);
+  const ls_tensor half = ls_mul_scalar(g->dout[0], -0.5);
+  g->din[0] = ls_mul(ls_mul(ls_mul(half, y), y), y);
   return ls_ok();
 }
 
@@ -140,6 +142,16 @@ ls_status gradient_minimum(ls_backward *g) {
   return rules_elementwise_choose(g, ls_less_equal);
 }
 
+// Returns d a b. Where |b| is at least 1, d a comes first, which is no larger
+// than the product; else a b: neither overflows alone.
+static ls_tensor scaled_product(ls_tensor d, ls_tensor a, ls_tensor b) {
+  const ls_tensor one = ls_gradient_number(b, 1);
+  const ls_tensor enlarges = ls_greater_equal(ls_abs(b), one);
+  const ls_tensor first = ls_select(enlarges, d, b);
+  const ls_tensor last = ls_select(enlarges, b, d);
+  return ls_mul(ls_mul(first, a), last);
+}
+
 // Returns true where x^(y - 1) is a finite number for y = 0, or y is not 0.
 static ls_tensor has_lower_power(ls_tensor x, ls_tensor y) {
   const ls_dtype dtype = ls_tensor_dtype(x);
@@ -161,19 +173,19 @@ static ls_tensor pow_by_base(ls_backward *g) {
   const ls_tensor less = ls_sub(y, ls_gradient_number(y, 1));
   const ls_tensor power = ls_pow(base, less);
   const ls_tensor factor = ls_select(usable, y, ls_gradient_number(y, 0));
-  return ls_mul(g->dout[0], ls_mul(factor, power));
+  return scaled_product(g->dout[0], power, factor);
 }
 
-// d x^y log(x), and 0 where x is not positive: the logarithm's argument is
-// replaced there, and the product, because the power may be infinite, so that
-// no NaN arises.
+// d x^y log(x), and 0 where x is 0 or negative: the logarithm's argument is
+// replaced there, and the power, which may be infinite, so that no NaN arises.
 static ls_tensor pow_by_exponent(ls_backward *g) {
   const ls_tensor x = in(g, 0), y = out(g);
   const ls_tensor zero = ls_gradient_number(x, 0);
-  const ls_tensor positive = ls_greater(x, zero);
+  const ls_tensor positive = ls_not(ls_less_equal(x, zero));
   const ls_tensor log =
       ls_log(ls_select(positive, x, ls_gradient_number(x, 1)));
-  return ls_mul(g->dout[0], ls_select(positive, ls_mul(y, log), zero));
+  const ls_tensor power = ls_select(positive, y, zero);
+  return scaled_product(g->dout[0], power, log);
 }
 
 ls_status gradient_pow(ls_backward *g) {
@@ -210,12 +222,8 @@ ls_status gradient_add_n(ls_backward *g) {
   return ls_ok();
 }
 
-// ---- Elementary functions ---------------------------------------------------
-// Rules of mathematical functions, products and barriers. A call has at most
-// one argument that makes ops, as in rules_elementwise.c.
-
-// ---- One operand -----------------------------------------------------------
-// d (y + 1).
+// ---- Elementary functions --------------------------------------------------
+// d e^x.
 ls_status gradient_expm1(ls_backward *g) {
   g->din[0] = ls_mul(g->dout[0], ls_exp(in(g, 0)));
   return ls_ok();
@@ -266,7 +274,6 @@ ls_status gradient_gelu(ls_backward *g) {
   return ls_ok();
 }
 
-// ---- Two operands ----------------------------------------------------------
 // gelu''(x) = q (2w + x ((1 - 2s) w^2 + 6B x)) with w = A + 3B x^2, s =
 // sigmoid(x (A + B x^2)) and q = s (1 - s). Beyond 10 it is 0, so x is clamped
 // there to avoid overflow.
@@ -296,11 +303,20 @@ ls_status gradient_gelu_grad(ls_backward *g) {
   return ls_ok();
 }
 
-// With r = d / (x^2 + y^2) for the point (y, x): x r and -y r.
+// With r = d / (x^2 + y^2) for the point (y, x): x r and -y r. Both coordinates
+// are divided by the larger one, if it is finite, as squares may overflow.
 ls_status gradient_atan2(ls_backward *g) {
-  const ls_tensor y = in(g, 0), x = in(g, 1);
+  const ls_tensor width = ls_abs(in(g, 1));
+  const ls_tensor larger = ls_maximum(width, ls_abs(in(g, 0)));
+  const ls_tensor infinite = ls_gradient_number(larger, INFINITY);
+  const ls_tensor finite = ls_less(larger, infinite);
+  const ls_tensor one = ls_gradient_number(larger, 1);
+  const ls_tensor scale = ls_select(finite, larger, one);
+  const ls_tensor y = ls_div(in(g, 0), scale);
+  const ls_tensor x = ls_div(in(g, 1), scale);
   const ls_tensor squares = ls_square(y);
-  const ls_tensor r = ls_div(g->dout[0], ls_add(squares, ls_square(x)));
+  const ls_tensor sum = ls_add(squares, ls_square(x));
+  const ls_tensor r = ls_div(ls_div(g->dout[0], scale), sum);
   if (g->wanted[0]) ls_gradient_give_to(g, 0, ls_mul(r, x));
   if (g->wanted[1]) ls_gradient_give_to(g, 1, ls_neg(ls_mul(r, y)));
   return ls_ok();

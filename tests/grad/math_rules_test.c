@@ -4,9 +4,12 @@
 // and their own gradients too.
 #include <math.h>
 
-#include "lockstep/function.h"
+#include "lockstep/full.h"
+#include "runtime/own.h"
 #include "support/expect.h"
+#include "support/function.h"
 #include "support/gradient_check.h"
+#include "support/values.h"
 
 #define ONE(name) CODE(name, return ls_##name(xs[0]);)
 ONE(cbrt)
@@ -30,6 +33,52 @@ TEST(functions_agree_with_differences) {
   };
   for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); ++i)
     expect_gradients(&rows[i], 2);
+}
+
+// ---- Large and small numbers -----------------------------------------------
+// Functions of f32[2], and what else their gradients are scaled by.
+#define SCALED(name, expression)                                               \
+  static ls_nest name(ls_nest args, void *user) {                              \
+    const ls_tensor x = ls_nest_tensor(args, 0), y = ls_nest_tensor(args, 1);  \
+    (void)y;                                                                   \
+    const ls_tensor z = ls_mul_scalar(expression, *(const double *)user);      \
+    return LS_TUPLE(ls_leaf(ls_gradient(z, x)), ls_leaf(ls_gradient(z, y)));   \
+  }
+SCALED(scaled_rsqrt, ls_rsqrt(x))
+SCALED(scaled_pow, ls_pow(x, y))
+SCALED(scaled_atan2, ls_atan2(x, y))
+
+TEST(a_gradient_overflows_only_if_it_is_too_large_itself) {
+  const struct {
+    ls_nest (*function)(ls_nest args, void *user);
+    float x, y;
+    double scale, to_x, to_y;
+  } rows[] = {
+      {scaled_rsqrt, 1e-26F, 0, 1e-10, -5e28, 0},
+      {scaled_pow, 2, 127, 1e-10, 1.0803965e+30, 1.1793288e+28},
+      {scaled_pow, 1e19F, 2, 1e-20, 0.2, 4.3749117e+19},
+      {scaled_pow, 0.9F, 100, 1e37, 2.951267e34, -2.798523e31},
+      {scaled_pow, 1e-30F, 0, 1e20, 0, -6.907755e21},
+      {scaled_pow, NAN, 2, 1, NAN, NAN},
+      {scaled_pow, 0, 2, 1, 0, 0},
+      {scaled_atan2, 1e20F, 1e20F, 1, 5e-21, -5e-21},
+      {scaled_atan2, 3e-25F, 4e-25F, 1, 1.6e24, -1.2e24},
+      {scaled_atan2, 3, 4, 1, 0.16, -0.12},
+  };
+  for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
+    double scale = rows[i].scale;
+    LS_OWN(ls_function, f) = function_of(rows[i].function, &scale);
+    LS_OWN(ls_nest, args) =
+        LS_TUPLE(vector_nest(1, &rows[i].x), vector_nest(1, &rows[i].y));
+    LS_OWN(ls_nest, got) = call_results(f, args);
+    for (size_t k = 0; k < 2; ++k) {
+      const double want = k == 0 ? rows[i].to_x : rows[i].to_y;
+      const double value = nest_element(ls_nest_item(got, k), 0);
+      if (isnan(want) ? !isnan(value)
+                      : !(fabs(value - want) <= 1e-5 * fabs(want)))
+        fail_msg("gradient %zu of row %zu is %g", k, i, value);
+    }
+  }
 }
 
 // ---- Products --------------------------------------------------------------
