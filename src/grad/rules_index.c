@@ -61,8 +61,8 @@ ls_status gradient_dynamic_update_slice(ls_backward *g) {
   if (g->wanted[1])
     g->din[1] = ls_dynamic_slice_like(g->dout[0], starts, update);
   if (g->wanted[0])
-    g->din[0] = ls_dynamic_update_slice(g->dout[0], ls_gradient_zeros(update),
-                                        starts);
+    g->din[0] =
+        ls_dynamic_update_slice(g->dout[0], ls_gradient_zeros(update), starts);
   return ls_ok();
 }
 
@@ -185,8 +185,8 @@ static ls_tensor clamped_indices(ls_backward *g, int axis) {
   ls_tensor size = ls_dim_size(ls_gradient_input(g, 0), axis);
   const ls_tensor indices = widened_indices(ls_gradient_input(g, 1), &size);
   const ls_dtype dtype = ls_tensor_dtype(indices);
-  return ls_clamp(ls_scalar(dtype, 0), indices,
-                  ls_sub(size, ls_scalar(dtype, 1)));
+  const ls_tensor last = ls_sub(size, ls_scalar(dtype, 1));
+  return ls_clamp(ls_scalar(dtype, 0), indices, last);
 }
 
 static ls_tensor indices_in_range(ls_backward *g, int axis) {
@@ -227,16 +227,24 @@ static ls_tensor looked_up_gradient(ls_backward *g) {
   return ls_indexed_slices(indices, values, x);
 }
 
-// Makes the gradient of a lookup along an axis other than 0: dense, with zeros
-// for elements that were not looked up.
+// Makes the gradient of a lookup along an axis, other than 0 for a gather:
+// dense, with zeros for elements that were not looked up.
 static ls_tensor gathered_gradient(ls_backward *g, int axis) {
   const ls_tensor x = ls_gradient_input(g, 0), d = g->dout[0];
   const ls_dtype wide = ls_sum_dtype(d);
   const ls_tensor zeros = ls_broadcast_like(ls_scalar(wide, 0), x);
+  const ls_tensor terms = ls_convert(d, wide);
+  const ls_tensor indices = clamped_indices(g, axis);
   const ls_tensor sums =
-      ls_scatter_axis(LS_SCATTER_ADD, zeros, clamped_indices(g, axis),
-                      ls_convert(d, wide), axis);
+      g->node->type == LS_OP_GATHER
+          ? ls_scatter_axis(LS_SCATTER_ADD, zeros, indices, terms, axis)
+          : ls_add_along(zeros, indices, terms, axis);
   return ls_convert(sums, ls_tensor_dtype(d));
+}
+
+ls_status gradient_take_along(ls_backward *g) {
+  g->din[0] = gathered_gradient(g, (int)ls_node_int(g->node, LS_ATTR_ID_AXIS));
+  return ls_ok();
 }
 
 ls_status gradient_gather(ls_backward *g) {
@@ -283,12 +291,20 @@ static ls_tensor last_updates(ls_backward *g, int axis) {
   return ls_reshape_like(last, indices);
 }
 
-// Returns x op update; `take` is true for the updates that count.
-static ls_tensor update_gradient(ls_backward *g, ls_tensor take, int axis) {
+// Returns the gradient of the updates; those of an axis without elements do not
+// count.
+static ls_tensor update_gradient(ls_backward *g, int axis, bool updates) {
+  const ls_shape shape = ls_tensor_shape(ls_op_input(g->op, 0));
+  if (shape.rank >= 0 && shape.dim[axis] == 0)
+    return ls_gradient_zeros(ls_gradient_input(g, 2));
+  const ls_tensor take =
+      updates ? last_updates(g, axis) : indices_in_range(g, axis);
   const ls_tensor indices = ls_gradient_input(g, 1), d = g->dout[0];
-  const int32_t inner = ls_tensor_shape(ls_op_input(g->op, 0)).rank - 1 - axis;
-  return ls_select(as_updates(take, inner), ls_gather(d, indices, axis),
-                   ls_gradient_number(d, 0));
+  const ls_tensor none = ls_gradient_number(d, 0);
+  if (g->node->type == LS_OP_ADD_ALONG)
+    return ls_select(take, ls_take_along(d, indices, axis), none);
+  const ls_tensor rows = ls_gather(d, indices, axis);
+  return ls_select(as_updates(take, shape.rank - 1 - axis), rows, none);
 }
 
 ls_status gradient_scatter(ls_backward *g) {
@@ -305,37 +321,21 @@ ls_status gradient_scatter(ls_backward *g) {
       ls_tensor_shape(ls_op_input(g->op, 1)).rank < 0)
     return ls_gradient_needs(g, "ranks");
   if (g->wanted[0] && !updates) g->din[0] = g->dout[0];
-  if (g->wanted[0] && updates)
-    g->din[0] = ls_scatter_axis(
-        LS_SCATTER_UPDATE, g->dout[0], ls_gradient_input(g, 1),
-        ls_gradient_zeros(ls_gradient_input(g, 2)), axis);
+  if (g->wanted[0] && updates) {
+    const ls_tensor zeros = ls_gradient_zeros(ls_gradient_input(g, 2));
+    g->din[0] = ls_scatter_axis(LS_SCATTER_UPDATE, g->dout[0],
+                                ls_gradient_input(g, 1), zeros, axis);
+  }
   if (!g->wanted[2]) return ls_ok();
-  const ls_tensor take =
-      updates ? last_updates(g, axis) : indices_in_range(g, axis);
-  g->din[2] = update_gradient(g, take, axis);
+  g->din[2] = update_gradient(g, axis, updates);
   if (subtracts) g->din[2] = ls_neg(g->din[2]);
   return ls_ok();
 }
 
 // ---- Along an axis ---------------------------------------------------------
-ls_status gradient_take_along(ls_backward *g) {
-  const int axis = (int)ls_node_int(g->node, LS_ATTR_ID_AXIS);
-  const ls_tensor x = ls_gradient_input(g, 0), d = g->dout[0];
-  const ls_dtype wide = ls_sum_dtype(d);
-  const ls_tensor zeros = ls_broadcast_like(ls_scalar(wide, 0), x);
-  const ls_tensor sums =
-      ls_add_along(zeros, clamped_indices(g, axis), ls_convert(d, wide), axis);
-  g->din[0] = ls_convert(sums, ls_tensor_dtype(d));
-  return ls_ok();
-}
-
 ls_status gradient_add_along(ls_backward *g) {
   const int axis = (int)ls_node_int(g->node, LS_ATTR_ID_AXIS);
-  const ls_tensor d = g->dout[0];
-  if (g->wanted[0]) g->din[0] = d;
-  if (g->wanted[2])
-    g->din[2] = ls_select(indices_in_range(g, axis),
-                          ls_take_along(d, ls_gradient_input(g, 1), axis),
-                          ls_gradient_number(d, 0));
+  if (g->wanted[0]) g->din[0] = g->dout[0];
+  if (g->wanted[2]) g->din[2] = update_gradient(g, axis, false);
   return ls_ok();
 }

@@ -71,7 +71,8 @@ ls_status gradient_reduce_max(ls_backward *g) {
   const ls_tensor x = ls_gradient_input(g, 0);
   const ls_tensor y = ls_gradient_keep_axes(g, ls_gradient_output(g, 0));
   const ls_dtype dtype = ls_tensor_dtype(x), wide = ls_wide_dtype(dtype);
-  const ls_tensor chosen = ls_or(ls_equal(x, y), ls_not_equal(x, x));
+  const ls_tensor is_nan = ls_not_equal(x, x);
+  const ls_tensor chosen = ls_or(ls_equal(x, y), is_nan);
   int items[LS_MAX_RANK];
   for (size_t i = 0; i < axes->as.ints.count; ++i)
     items[i] = (int)axes->as.ints.items[i];
@@ -80,8 +81,8 @@ ls_status gradient_reduce_max(ls_backward *g) {
       (ls_axes){.items = items, .count = axes->as.ints.count});
   const ls_tensor d = ls_gradient_keep_axes(g, g->dout[0]);
   const ls_tensor share = ls_div(ls_convert(d, wide), count);
-  g->din[0] = ls_select(chosen, ls_convert(share, dtype),
-                        ls_gradient_number(x, 0));
+  const ls_tensor none = ls_gradient_number(x, 0);
+  g->din[0] = ls_select(chosen, ls_convert(share, dtype), none);
   return ls_ok();
 }
 

@@ -71,6 +71,14 @@ CODE(add_along,
      return ls_square(ls_add_along(xs[0],
                                    INTEGERS(LS_SHAPE(3, 2), 0, 1, 2, 3, -1, 1),
                                    xs[1], 1));)
+// All indices of an axis without elements are out of range.
+CODE(skipped_updates, const ls_tensor at = INTEGERS(LS_SHAPE(2), 0, -1);
+     const ls_tensor y = ls_scatter(LS_SCATTER_UPDATE, xs[0], at, xs[1]);
+     return ls_scatter(LS_SCATTER_SUB, y, at, ls_square(xs[1]));)
+CODE(skipped_along,
+     return ls_add_along(xs[0],
+                         INTEGERS(LS_SHAPE(2, 4), 0, 1, 2, 3, 0, 0, 0, 0),
+                         xs[1], 0);)
 CODE(cumsum, return ls_square(ls_cumsum(xs[0], 1, false, false));)
 CODE(cumsum_back, return ls_square(ls_cumsum(xs[0], 0, true, true));)
 CODE(cumprod, return ls_square(ls_cumprod(xs[0], 1, false, false));)
@@ -150,6 +158,17 @@ static const gradient_case rows[] = {
 TEST(rules_agree_with_differences) {
   for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); ++i)
     expect_gradients(&rows[i], 2);
+}
+
+TEST(updates_that_are_skipped_have_a_gradient_of_0) {
+  static const gradient_case skipped[] = {
+      {"updates of no rows", make_skipped_updates,
+       .shapes = TWO(LS_SHAPE(0, 4), LS_SHAPE(2, 4))},
+      {"add_along of no rows", make_skipped_along,
+       .shapes = TWO(LS_SHAPE(0, 4), LS_SHAPE(2, 4))},
+  };
+  for (size_t i = 0; i < LS_COUNT_OF(skipped); ++i)
+    expect_gradients(&skipped[i], 2);
 }
 
 // ---- Unknown sizes ---------------------------------------------------------
