@@ -483,8 +483,7 @@ ls_emitted ls_emit_spread(ls_emitter *e, ls_emitted x);
 // MINIMUM.
 ls_emitted ls_emit_reduce_stacked(ls_emitter *e, uint16_t op, ls_emitted x);
 
-// ---- Regions and replicas (flow.c, replicas.c)
-// -------------------------------
+// ---- Regions and replicas (flow.c, replicas.c) -----------------------------
 bool ls_emit_flow_op(ls_emitter *e);
 bool ls_emit_stack_op(ls_emitter *e);
 bool ls_emit_replica_op(ls_emitter *e);

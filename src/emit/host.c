@@ -75,6 +75,7 @@ static ls_status find_types(ls_emitter *e, const ls_graph *graph,
   return ls_ok();
 }
 
+// Emits an operand of a call as its site takes it.
 static ls_emitted host_input(ls_emitter *e, const ls_emit_host *site,
                              const ls_node *node, uint32_t i) {
   if (!site->wide[i]) return ls_emit_of(e, node->inputs[i]);
@@ -86,8 +87,7 @@ static ls_emitted host_input(ls_emitter *e, const ls_emit_host *site,
   return all;
 }
 
-// Emits an operand of a call as its site takes it, and makes a value for a
-// result.
+// Makes a value for a result of a call.
 static ls_emitted host_output(ls_emitter *e, const ls_emit_host *site,
                               size_t i) {
   const ls_type type = site->types[site->num_inputs + i];

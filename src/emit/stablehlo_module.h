@@ -22,10 +22,9 @@ typedef struct ls_hlo_module {
 LS_MUST_USE ls_status ls_hlo_write_module(const ls_hlo_module *module,
                                           ls_arena *memory, ls_text *out);
 
-// ---- Programs
-// ---------------------------------------------------------------- Describes a
-// lowered program for `num_devices` devices, which all run one module; replicas
-// are divided among them in order.
+// ---- Programs --------------------------------------------------------------
+// Describes a lowered program for `num_devices` devices, which all run one
+// module; replicas are divided among them in order.
 typedef struct ls_hlo_program {
   ls_graph *body;
   // The result that takes over the memory of each parameter of the body, or

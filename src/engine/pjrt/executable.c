@@ -104,6 +104,8 @@ static ls_status load_file(const ls_pjrt_client *client, const char *path,
   return ls_ok();
 }
 
+// Loads a program that was compiled earlier; `*out_loaded` stays NULL if there
+// is none. What is wrong with a file is logged.
 static void cache_load(const ls_pjrt_backend *self, const ls_text *module,
                        const ls_text *options,
                        PJRT_LoadedExecutable **out_loaded) {
@@ -146,8 +148,6 @@ static ls_status store_file(const ls_pjrt_backend *self, const char *path,
   return files->write(files->user, path, file.data, file.size);
 }
 
-// Loads a program that was compiled earlier; `*out_loaded` stays NULL if there
-// is none. What is wrong with a file is logged.
 static void cache_store(const ls_pjrt_backend *self, const ls_text *module,
                         const ls_text *options, PJRT_Executable *executable) {
   uint64_t key[2];

@@ -56,8 +56,8 @@ ls_status ls_pjrt_try_site(ls_pjrt_hosts *self, size_t index, int32_t first,
                            site->first + first * stride, buffers, devices);
 }
 
-// Makes a site's calls of so many devices, from `first` on (host.c); gives
-// zeros after a failure.
+// Makes a site's calls of so many devices, from `first` on; gives zeros after a
+// failure.
 static void call_site(ls_pjrt_hosts *self, size_t index, int32_t first,
                       char *const *const *buffers, int32_t devices) {
   const ls_emit_host *site = site_at(self, index);

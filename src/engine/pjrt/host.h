@@ -53,8 +53,7 @@ void ls_pjrt_hosts_stop(ls_pjrt_hosts *self, ls_status status);
 LS_MUST_USE ls_status ls_pjrt_hosts_finish(ls_pjrt_hosts *self,
                                            uint64_t *out_loop);
 
-// ---- Single calls (host_call.c), and the state of a run's calls
-// --------------
+// ---- Single calls (host_call.c), and the state of a run's calls ------------
 typedef struct ls_pjrt_record ls_pjrt_record;  // A call of a site and device.
 
 // A call that all devices share: what each has brought and takes away. Devices
