@@ -283,8 +283,8 @@ static ls_tensor last_updates(ls_backward *g, int axis) {
   const ls_tensor one = ls_scalar(LS_DTYPE_I64, 1);
   const ls_tensor numbers =
       ls_cumsum(ls_broadcast_like(one, flat), 0, true, false);
-  const ls_tensor nobody =
-      repeated(ls_scalar(LS_DTYPE_I64, -1), ls_gradient_input(g, 0), axis);
+  const ls_tensor x = ls_gradient_input(g, 0);
+  const ls_tensor nobody = repeated(ls_scalar(LS_DTYPE_I64, -1), x, axis);
   const ls_tensor writers =
       ls_scatter(LS_SCATTER_UPDATE, nobody, flat, numbers);
   const ls_tensor last = ls_equal(ls_gather(writers, flat, 0), numbers);

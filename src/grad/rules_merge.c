@@ -260,8 +260,8 @@ static ls_status rules_merge_add_op(const merge_gradient *m, ls_op *out_op) {
 // replicas: the value and its gradient are the same for all, and the replicas'
 // gradients are added outside.
 static ls_tensor of_first_replica(ls_tensor gradient) {
-  const ls_tensor first =
-      ls_equal(ls_replica_id(), ls_scalar_i64(LS_DTYPE_I32, 0));
+  const ls_tensor zero = ls_scalar_i64(LS_DTYPE_I32, 0);
+  const ls_tensor first = ls_equal(ls_replica_id(), zero);
   return ls_select(first, gradient, ls_gradient_zeros(gradient));
 }
 
@@ -501,7 +501,7 @@ ls_status gradient_replica_broadcast(ls_backward *g) {
   const ls_tensor root =
       ls_scalar_i64(LS_DTYPE_I32, ls_node_int(g->node, LS_ATTR_ID_ROOT));
   const ls_tensor sum = ls_all_reduce(LS_REDUCE_SUM, g->dout[0]);
-  g->din[0] =
-      ls_select(ls_equal(ls_replica_id(), root), sum, ls_gradient_zeros(sum));
+  const ls_tensor zeros = ls_gradient_zeros(sum);
+  g->din[0] = ls_select(ls_equal(ls_replica_id(), root), sum, zeros);
   return ls_ok();
 }
