@@ -72,7 +72,8 @@ struct ls_session {
   ls_mutex lock;  // Guards the plans.
   ls_map plans;   // Key -> plan.
   ls_precompiled *precompiled;
-  uint64_t runs;  // Runs so far; a loop that counts steps counts as many.
+  // Runs so far that draw, and others; a loop that counts steps counts as many.
+  uint64_t draws, runs;
   // For closing: the cancel of running runs, their number (atomic), and a
   // signal of the last one.
   ls_cancel *closing;
@@ -366,7 +367,8 @@ static ls_status run_plan(request *r, ls_nest *results, bool *out_stale) {
   ls_plan *p = NULL;
   LS_RETURN_IF_ERROR(find_plan(r, &p));
   ls_session *session = r->session;
-  uint64_t step = __atomic_fetch_add(&session->runs, 1, __ATOMIC_RELAXED);
+  uint64_t *runs = ls_plan_draws(p) ? &session->draws : &session->runs;
+  uint64_t step = __atomic_fetch_add(runs, 1, __ATOMIC_RELAXED);
   if (ls_plan_draws(p)) LS_RETURN_IF_ERROR(read_global_step(session, &step));
   if (p->results.num_outputs > r->num_outputs) {
     r->num_outputs = p->results.num_outputs;
@@ -387,8 +389,7 @@ static ls_status run_plan(request *r, ls_nest *results, bool *out_stale) {
                             .steps = &steps,
                             .cancels = {[1] = session->closing}};
   const ls_status status = ls_plan_run(p, &args, &r->memory, out_stale);
-  if (steps != 1)
-    __atomic_fetch_add(&session->runs, steps - 1, __ATOMIC_RELAXED);
+  if (steps != 1) __atomic_fetch_add(runs, steps - 1, __ATOMIC_RELAXED);
   return ls_results_close(former, status, results);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The step that a session's random ops draw by: the graph's global step if it
-// has one, else the number of runs; never what is fetched.
+// has one, else the number of runs that draw; never what is fetched.
 #include "distribute/own.h"
 #include "lockstep/session.h"
 #include "support/replicas.h"
@@ -14,13 +14,13 @@ static ls_tensor draw(void) {
 }
 
 // ---- What is fetched -------------------------------------------------------
-// A graph whose two values both come of one draw.
+// A graph whose first two values both come of one draw.
 typedef struct drawing {
   ls_graph *graph;
   ls_session *session;
-  ls_tensor drawn, more;
-  ls_variable *global_step;  // NULL: it has none.
-  ls_op next;                // Adds one to it.
+  ls_tensor drawn, more, other;  // `other` draws nothing.
+  ls_variable *global_step;      // NULL: it has none.
+  ls_op next;                    // Adds one to it.
 } drawing;
 
 static ls_variable *make_global_step(const char *name, ls_dtype dtype,
@@ -46,6 +46,7 @@ static void make_drawing(drawing *d, bool counts) {
     LS_GRAPH_SCOPE(d->graph);
     d->drawn = draw();
     d->more = ls_mul_scalar(d->drawn, 2);
+    d->other = ls_square(ls_scalar(LS_DTYPE_F32, 3));
     if (counts) {
       d->global_step = make_global_step("global_step", LS_DTYPE_I64, LS_SCALAR);
       d->next = ls_tensor_op(ls_variable_assign_add(
@@ -102,6 +103,8 @@ TEST(a_session_draws_by_its_runs_whatever_they_fetch) {
       expect_ok(run_fetch(&d, ls_leaf(d.drawn), &result));
       assert_true(first_of(result) == wanted[i]);
     }
+    ls_nest_release(result);
+    expect_ok(run_fetch(&d, ls_leaf(d.other), &result));
     ls_nest_release(result);
     for (int k = 0; k < i; ++k)
       assert_true(wanted[k] != wanted[i]);
