@@ -125,9 +125,13 @@ static void free_session(ls_session *session) {
 // A host function may destroy the session that runs it.
 void ls_session_destroy(ls_session *session) {
   if (session == NULL) return;
-  if (__atomic_fetch_or(&session->num_running, DESTROYED, __ATOMIC_SEQ_CST) ==
+  if (__atomic_fetch_or(&session->num_running, DESTROYED, __ATOMIC_SEQ_CST) !=
       0)
-    free_session(session);
+    return;
+  // The last run may have yet to release the lock.
+  ls_mutex_lock(&session->lock);
+  ls_mutex_unlock(&session->lock);
+  free_session(session);
 }
 
 ls_store *ls_session_store(const ls_session *session) { return session->store; }
