@@ -178,12 +178,20 @@ static ls_status join_crowd(ls_gate *gate, ls_access *access) {
   return LS_STATUS(LS_CANCELLED, "the run was cancelled before it began");
 }
 
+static uint64_t new_run(void) {
+  static uint64_t last;
+  return __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED);
+}
+
+uint64_t ls_gate_inherit_run(void) {
+  const uint64_t parent = ls_this_thread.work.run;
+  return parent != 0 ? parent : new_run();
+}
+
 static ls_status enter_crowd(ls_gate *gate, ls_access *access) {
-  static uint64_t last_run;
   access->is_in = access->insists = false;
   access->parent = ls_this_thread.work.run;
-  if (access->hold == LS_HOLD_TAKING)
-    access->run = __atomic_add_fetch(&last_run, 1, __ATOMIC_RELAXED);
+  if (access->hold == LS_HOLD_TAKING) access->run = new_run();
   return LS_LOCKED(&gate->lock, join_crowd(gate, access));
 }
 

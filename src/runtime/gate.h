@@ -63,6 +63,10 @@ typedef struct ls_gate {
   ls_access *first;
 } ls_gate;
 
+// Returns the id of a long run without an access: that of the run whose host
+// call starts it, or a new one.
+uint64_t ls_gate_inherit_run(void);
+
 LS_MUST_USE ls_status ls_gate_init(ls_gate *gate, ls_runtime *runtime);
 void ls_gate_deinit(ls_gate *gate);
 

@@ -343,8 +343,10 @@ static void leave_store(ls_run *r, bool succeeded) {
 // ---- Runs ------------------------------------------------------------------
 // Begins a run: enters the gate, unless the program uses no variables.
 static ls_status run_begin(ls_run *r, bool *out_stale) {
-  if (r->compiled->num_touches == 0)
+  if (r->compiled->num_touches == 0) {
+    if (r->compiled->program->apart) r->args.run = ls_gate_inherit_run();
     return run_take(r->compiled, r->store, &r->bound);
+  }
   LS_RETURN_IF_ERROR(ls_gate_enter(ls_store_gate(r->store), &r->access));
   r->has_store = true;
   r->args.run = r->access.run;

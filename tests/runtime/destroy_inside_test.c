@@ -352,6 +352,27 @@ TEST(a_session_and_its_graph_go_with_the_last_run) {
   assert_true(number_of(result) == 7);
 }
 
+// It uses no variables.
+static ls_status close_session(ls_nest args, void *user) {
+  (void)args, (void)user;
+  return ls_session_close(session_to_go);
+}
+
+TEST(a_host_function_may_close_its_session) {
+  LS_OWN(ls_nest, result) = ls_none();
+  ls_nest fetch = ls_none();
+  ls_graph *graph = graph_named("g");
+  {
+    LS_GRAPH_SCOPE(graph);
+    fetch = ls_nest_op(ls_host_function_op(close_session, NULL, ls_none()));
+  }
+  expect_ok(ls_session_create(graph, &session_to_go));
+  expect_status(ls_session_run(session_to_go, fetch, NULL, 0, &result),
+                LS_CANCELLED, "as its session was closed");
+  ls_session_destroy(session_to_go);
+  ls_graph_destroy(graph);
+}
+
 // It is the library's.
 TEST(the_eager_graph_cannot_be_destroyed) {
   ls_graph_destroy(ls_graph_current());

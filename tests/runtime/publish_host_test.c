@@ -6,8 +6,10 @@
 #include <string.h>
 
 #include "base/memory/own.h"
+#include "graph/own.h"
 #include "lockstep/function_plan.h"
 #include "support/counted.h"
+#include "support/function.h"
 #include "support/writers.h"
 
 enum { SIZE = 16 << 10, THREADS = 4, STEPS = 1000 };
@@ -18,6 +20,8 @@ static struct {
   ls_variable *wrote;    // It adds one to; or NULL.
   ls_status status;      // What the write gave.
   double value, steps;   // What it read.
+  ls_session *inner;     // It reads and writes in a run of this, or NULL.
+  ls_op inner_op;
   bool fails, waits;
   bool is_in, may_go;  // Atomic.
   int calls;           // Atomic.
@@ -34,9 +38,18 @@ static void look(void) {
           : ls_variable_set_value(host.wrote, one);
 }
 
+static ls_status look_inside(ls_nest args, void *user) {
+  (void)args, (void)user;
+  look();
+  return ls_ok();
+}
+
 static ls_status start_host(ls_host_call *call) {
   __atomic_fetch_add(&host.calls, 1, __ATOMIC_RELEASE);
-  if (host.writer != NULL) look();
+  if (host.inner != NULL)
+    ls_nest_release(session_results(host.inner, ls_nest_op(host.inner_op)));
+  else if (host.writer != NULL)
+    look();
   __atomic_store_n(&host.is_in, true, __ATOMIC_RELEASE);
   while (host.waits && !__atomic_load_n(&host.may_go, __ATOMIC_ACQUIRE))
     sched_yield();
@@ -97,6 +110,24 @@ TEST(a_host_call_may_not_write_what_its_run_writes) {
                   "of");
     assert_true(writer_value(&w, w.steps) == 1);
   }
+}
+
+// Not in a session of its own either, which uses no variables.
+TEST(a_run_of_a_host_call_may_not_write_what_its_run_writes) {
+  LS_OWN_BEGUN(writer, w, begin, IN_SESSION, SIZE);
+  LS_OWN(ls_graph, graph) = NULL;
+  expect_ok(ls_graph_create("inner", &graph));
+  {
+    LS_GRAPH_SCOPE(graph);
+    host.inner_op = ls_host_function_op(look_inside, NULL, ls_none());
+  }
+  expect_ok(ls_session_create(graph, &host.inner));
+  host.writer = &w;
+  host.wrote = w.steps;
+  expect_ok(writer_step(&w));
+  expect_status(host.status, LS_FAILED_PRECONDITION,
+                "'steps' is written by the run that this host call is part of");
+  ls_session_destroy(host.inner);
 }
 
 // What the run only reads it keeps, as it was at its start.
