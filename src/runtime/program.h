@@ -44,8 +44,7 @@ bool ls_compiled_fits(const ls_compiled *compiled, const ls_store *store);
 // idle instance, or binds a new one.
 //   LS_FAILED_PRECONDITION  a variable that is read has no value.
 //   LS_ABORTED              stale: the program no longer fits the store, and
-//   was
-//                           not run.
+//                           was not run.
 ls_status ls_compiled_run(ls_compiled *compiled, ls_store *store,
                           const ls_run_args *args, bool *out_stale);
 // Computes the only output into a buffer, maybe later; see `fill` in
@@ -83,8 +82,9 @@ typedef struct ls_runtime_state {
   uint64_t serial;                // Unique among states.
   uint64_t eager_random;          // Number of eager random ops so far.
   uint64_t numbers_for_ranks;  // See ls_runtime_number_for_ranks. Atomic.
-  // Programs that ranks have compared, and the number of comparisons of each
-  // strategy (runtime/ranks.h). Guarded by the runtime's lock.
+  // The runs of each program that ranks have compared, and the number of
+  // comparisons of each strategy (runtime/ranks.h). Guarded by the runtime's
+  // lock.
   ls_map compared, comparisons;
 } ls_runtime_state;
 

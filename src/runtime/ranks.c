@@ -217,32 +217,58 @@ static ls_status compare_once(const comparison *self, const compared_key *key) {
 }
 
 // ---- Programs --------------------------------------------------------------
+// Returns true if the program was last compared with this seed.
+static bool has_met(const ls_compiled *compiled, uint64_t seed) {
+  return __atomic_load_n(&compiled->was_compared, __ATOMIC_ACQUIRE) &&
+         __atomic_load_n(&compiled->compared, __ATOMIC_RELAXED) == seed;
+}
+
+// Sets the number of a program's runs so far, and counts one more; false
+// without memory. Requires the runtime's lock. The number outlives the compiled
+// program, which a rank may keep for longer than others do.
+static bool count_run(ls_runtime *runtime, const compared_key *key,
+                      uint64_t *out_number) {
+  ls_runtime_state *state = ls_runtime_slot(runtime, LS_SLOT_RUNTIME);
+  *out_number =
+      (uint64_t)(uintptr_t)ls_map_find(&state->compared, key, sizeof(*key));
+  return ls_map_insert(&state->compared, key, sizeof(*key),
+                       (void *)(uintptr_t)(*out_number + 1));
+}
+
 ls_status ls_ranks_meet(ls_compiled *compiled, ls_run_args *args) {
   const ls_program *program = compiled->program;
-  const uint64_t seed = compiled->draws ? args->seed : 0;
-  // Steps also count runs of a rank's own programs, unless random numbers must
-  // be equal.
-  args->number = compiled->draws
-                     ? args->step
-                     : __atomic_fetch_add(&compiled->runs, 1, __ATOMIC_RELAXED);
-  if (__atomic_load_n(&compiled->was_compared, __ATOMIC_ACQUIRE) &&
-      __atomic_load_n(&compiled->compared, __ATOMIC_RELAXED) == seed)
-    return ls_ok();
   const uint64_t *id = program->fingerprint;
-  LS_RETURN_IF_ERROR(
-      compare_once(&(comparison){.backend = compiled->backend,
-                                 .name = program->body->name,
-                                 .ops = compiled->ops,
-                                 .program = {id[0], id[1]},
-                                 .replicas = program->replicas,
-                                 .seed = seed,
-                                 .step = compiled->draws ? args->step : 0},
-                   &(compared_key){.program = {id[0], id[1]},
-                                   .strategy = program->strategy,
-                                   .seed = seed}));
-  __atomic_store_n(&compiled->compared, seed, __ATOMIC_RELAXED);
-  __atomic_store_n(&compiled->was_compared, true, __ATOMIC_RELEASE);
+  const uint64_t seed = compiled->draws ? args->seed : 0;
+  const compared_key key = {
+      .program = {id[0], id[1]}, .strategy = program->strategy, .seed = seed};
+  if (!has_met(compiled, seed)) {
+    LS_RETURN_IF_ERROR(
+        compare_once(&(comparison){.backend = compiled->backend,
+                                   .name = program->body->name,
+                                   .ops = compiled->ops,
+                                   .program = {id[0], id[1]},
+                                   .replicas = program->replicas,
+                                   .seed = seed,
+                                   .step = compiled->draws ? args->step : 0},
+                     &key));
+    __atomic_store_n(&compiled->compared, seed, __ATOMIC_RELAXED);
+    __atomic_store_n(&compiled->was_compared, true, __ATOMIC_RELEASE);
+  }
+  // Steps also count a rank's own runs, unless random numbers must be equal.
+  args->number = args->step;
+  if (!compiled->draws)
+    LS_RETURN_IF_NO_MEMORY(LS_RUNTIME_LOCKED(
+        program->runtime, count_run(program->runtime, &key, &args->number)));
   return ls_ok();
+}
+
+void ls_ranks_tell(ls_runtime *runtime, ls_status status) {
+  const ls_code code = ls_status_code(status);
+  ls_communicator *communicator = ls_runtime_communicator(runtime);
+  if (communicator != NULL && code != LS_OK && code != LS_INVALID_ARGUMENT &&
+      code != LS_FAILED_PRECONDITION && code != LS_UNIMPLEMENTED &&
+      code != LS_OUT_OF_RANGE)
+    communicator->cancel(communicator, status);
 }
 
 // ---- Ops that ran one by one -----------------------------------------------

@@ -33,6 +33,12 @@ ls_status ls_ranks_list_ops(const ls_program *program, char **out_ops);
 //   LS_FAILED_PRECONDITION  on all ranks: names two of them and what differs.
 ls_status ls_ranks_meet(ls_compiled *compiled, ls_run_args *args);
 
+// Tells other ranks about a failed run of a strategy with several replicas,
+// because otherwise they would wait for this rank: only about this rank's own
+// problems (memory, a file). Wrong common arguments make all ranks fail, and
+// the end of the data comes at the same step in all.
+void ls_ranks_tell(ls_runtime *runtime, ls_status status);
+
 // Compares the ops that all replicas of a strategy have run one by one, from an
 // id of the eager graph on, with those of other ranks: once for each list of
 // types. Each rank runs all replicas, and exchanges nothing. Ops whose frame

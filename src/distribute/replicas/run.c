@@ -12,6 +12,7 @@
 #include "lockstep/communicator.h"
 #include "lockstep/strategy_extended.h"
 #include "net/waiting.h"
+#include "runtime/ranks.h"
 
 static ls_status trace_mirrored(const ls_tracer *tracer, ls_graph *graph,
                                 const ls_function_options *function,
@@ -60,17 +61,8 @@ static ls_status check_devices(ls_strategy *strategy) {
   return ls_ok();
 }
 
-// Tells other ranks only about this rank's own problems (memory, a file). Wrong
-// common arguments make all ranks fail, and the end of the data comes at the
-// same step in all.
 void ls_strategy_tell_ranks(const ls_strategy *strategy, ls_status status) {
-  const ls_code code = ls_status_code(status);
-  if (strategy->num_replicas == 1 || code == LS_OK ||
-      code == LS_INVALID_ARGUMENT || code == LS_FAILED_PRECONDITION ||
-      code == LS_UNIMPLEMENTED || code == LS_OUT_OF_RANGE)
-    return;
-  ls_communicator *communicator = ls_runtime_communicator(ls_runtime_current());
-  if (communicator != NULL) communicator->cancel(communicator, status);
+  if (strategy->num_replicas > 1) ls_ranks_tell(ls_runtime_current(), status);
 }
 
 ls_status ls_mirrored_run(ls_strategy *strategy, ls_crossing *crossing,
