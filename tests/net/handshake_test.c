@@ -543,4 +543,69 @@ static ls_status play_session(ls_communicator *communicator, void *user) {
 
 TEST(one_rank_may_run_more_in_a_session) {
   expect_ok(ls_standin_run(2, play_session, &(job){.exchanges = true}));
+  expect_ok(ls_standin_run(2, play_session,
+                           &(job){.exchanges = true, .draws = true}));
+}
+
+// ---- Functions that one rank keeps -----------------------------------------
+// Rank 0 keeps the first of two equal functions, others release it.
+static ls_status play_two_functions(ls_communicator *communicator, void *user) {
+  part p = {.work = user, .results = ls_none()};
+  LS_OWN(open_place, home) = runtime_begin(
+      (ls_runtime_options){.threads = 1, .communicator = communicator});
+  ls_function *first = NULL;
+  ls_status status = ls_ok();
+  p.strategy = mirrored_of(REPLICAS);
+  p.args = make_args(p.work, REPLICAS);
+  for (int i = 0; i < 2 && ls_status_is_ok(status); ++i) {
+    p.step = unnamed_function(step_of_replica, &p);
+    for (int k = 0; k < 2 && ls_status_is_ok(status); ++k)
+      status =
+          ls_strategy_run(p.strategy, ls_traced(p.step), p.args, &p.results);
+    if (i == 0 && communicator->rank == 0)
+      first = p.step;
+    else
+      ls_function_release(p.step);
+  }
+  ls_function_release(first);
+  ls_nest_release(p.results);
+  ls_nest_release(p.args);
+  ls_strategy_release(p.strategy);
+  return status;
+}
+
+TEST(one_rank_may_keep_a_function_for_longer) {
+  expect_ok(ls_standin_run(2, play_two_functions, &(job){.exchanges = true}));
+}
+
+// ---- Initial values --------------------------------------------------------
+// Starts a variable from drawn numbers; rank 0 has drawn some before.
+static ls_status start_variable(ls_communicator *communicator, void *user) {
+  float *starts = user;
+  LS_OWN(open_place, home) = runtime_begin(
+      (ls_runtime_options){.threads = 1, .communicator = communicator});
+  LS_OWN(ls_strategy, strategy) = mirrored_of(REPLICAS);
+  LS_OWN(ls_variable, variable) = NULL;
+  LS_OWN(ls_array, value) = NULL;
+  if (communicator->rank == 0)
+    expect_ok(ls_tensor_status(
+        ls_random_uniform(LS_DTYPE_F32, LS_SCALAR, 0, 1, NULL)));
+  {
+    LS_STRATEGY_SCOPE(strategy);
+    LS_RETURN_IF_ERROR(ls_variable_create(
+        &(ls_variable_options){.name = "w",
+                               .initial_value = ls_random_uniform(
+                                   LS_DTYPE_F32, LS_SCALAR, 0, 1, NULL)},
+        &variable));
+  }
+  LS_RETURN_IF_ERROR(ls_variable_value(variable, &value));
+  starts[communicator->rank] = *(const float *)ls_array_data(value);
+  return ls_ok();
+}
+
+TEST(variables_start_from_the_values_of_rank_0) {
+  float starts[MOST_RANKS] = {0};
+  expect_ok(ls_standin_run(MOST_RANKS, start_variable, starts));
+  assert_true(starts[0] > 0);
+  assert_true(starts[1] == starts[0] && starts[2] == starts[0]);
 }

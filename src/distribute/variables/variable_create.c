@@ -8,6 +8,7 @@
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "base/values/array_internal.h"
 #include "distribute/context/context.h"
 #include "distribute/values/values.h"
 #include "distribute/variables/variable.h"
@@ -20,49 +21,66 @@
 
 // ---- Initial values on several ranks ----------------------------------------
 // All ranks take the chief's, because a rank's own may come from what only this
-// rank has.
+// rank has: a file, or an op that it has run alone and that has drawn numbers.
 
-// Returns the chief's bytes, of the type of `own`.
-static ls_status take_bytes(const ls_strategy *strategy, const char *name,
+// Returns the chief's bytes, of the type of `own`; NULL if all ranks have them,
+// and for strings.
+static ls_status take_bytes(ls_strategy *strategy, const char *name,
                             const ls_array *own, ls_array **out_array) {
-  LS_OWN(ls_array, array) = NULL;
-  LS_RETURN_IF_ERROR(ls_array_create_copy(
-      ls_array_dtype(own), ls_array_shape(own), ls_array_data(own), &array));
+  ls_communicator *communicator = ls_strategy_communicator(strategy);
+  const size_t ranks = (size_t)communicator->ranks;
+  if (ls_dtype_owns_elements(ls_array_dtype(own))) return ls_ok();
+  if (name == NULL) name = "";
   // A name that no program uses.
-  const ls_exchange_name exchange = {
+  ls_exchange_name exchange = {
       .program = {ls_hash(name, strlen(name), 0), strategy->number},
       .merge = UINT32_MAX - 5,
   };
-  LS_RETURN_IF_ERROR(ls_communicator_broadcast(
-      ls_strategy_communicator(strategy), &exchange, 0,
-      ls_array_mutable_data(array), ls_array_size(array)));
+  LS_OWN_MEMORY(strategy->allocator, uint64_t, hashes) =
+      ls_new_array(strategy->allocator, uint64_t, ranks);
+  LS_RETURN_IF_NO_MEMORY(hashes != NULL);
+  hashes[communicator->rank] =
+      ls_hash_large(ls_array_data(own), ls_array_size(own));
+  LS_RETURN_IF_ERROR(
+      ls_communicator_gather(communicator, &exchange, hashes, sizeof(*hashes)));
+  size_t equal = 1;
+  while (equal < ranks && hashes[equal] == hashes[0])
+    ++equal;
+  if (equal == ranks) return ls_ok();
+  LS_OWN(ls_array, array) = NULL;
+  LS_RETURN_IF_ERROR(ls_array_create_copy(
+      ls_array_dtype(own), ls_array_shape(own), ls_array_data(own), &array));
+  exchange.phase = 1;
+  LS_RETURN_IF_ERROR(ls_communicator_broadcast(communicator, &exchange, 0,
+                                               ls_array_mutable_data(array),
+                                               ls_array_size(array)));
   return ls_hand_over(&array, out_array);
 }
 
-// Returns a copy of an initial value with the chief's bytes; NULL if the
-// strategy follows no chief, or its replicas are all here, and for NULL.
-static ls_status chief_array(const ls_strategy *strategy, const char *name,
+// Returns a copy of a user's initial value with the chief's bytes; NULL if it
+// has them, if the strategy follows no chief, and for NULL.
+static ls_status chief_array(ls_strategy *strategy, const char *name,
                              const ls_array *own, ls_array **out_array) {
   *out_array = NULL;
   if (!strategy->follows_chief || ls_strategy_communicator(strategy) == NULL ||
       own == NULL)
     return ls_ok();
-  return take_bytes(strategy, name != NULL ? name : "", own, out_array);
+  return take_bytes(strategy, name, own, out_array);
 }
 
-// Gives a component in eager the chief's value.
-static ls_status set_chief_value(const ls_strategy *strategy,
+// Gives a component in eager, whose value ops have made, the chief's value.
+static ls_status set_chief_value(ls_strategy *strategy, const char *name,
                                  ls_variable *component) {
   ls_runtime_state *state = NULL;
   LS_OWN(ls_array, own) = NULL;
   LS_OWN(ls_array, value) = NULL;
-  if (!strategy->follows_chief || ls_strategy_communicator(strategy) == NULL ||
-      component->graph != NULL)
+  if (ls_strategy_communicator(strategy) == NULL || component->graph != NULL)
     return ls_ok();
   LS_RETURN_IF_ERROR(ls_runtime_state_get(component->runtime, &state));
   LS_RETURN_IF_ERROR(ls_store_read(state->store, component, &own));
-  LS_RETURN_IF_ERROR(chief_array(strategy, component->name, own, &value));
-  return ls_store_write(state->store, component, value);
+  LS_RETURN_IF_ERROR(take_bytes(strategy, name, own, &value));
+  return value == NULL ? ls_ok()
+                       : ls_store_write(state->store, component, value);
 }
 
 // ---- Checks ----------------------------------------------------------------
@@ -225,8 +243,8 @@ static ls_status create_components(ls_strategy *strategy,
     }
     if (i == 0) component->joining = true;
     LS_RETURN_IF_ERROR(ls_component_list_add(components, component));
-    if (i == 0 && chiefs == NULL)
-      LS_RETURN_IF_ERROR(set_chief_value(strategy, component));
+    if (i == 0 && options.initial_array == NULL)
+      LS_RETURN_IF_ERROR(set_chief_value(strategy, asked->name, component));
   }
   return ls_ok();
 }
@@ -461,7 +479,7 @@ static ls_status create_by(const ls_variable_recipe *recipe,
       variables_create(recipe, options, kind, &components, out_variable));
   release_components(&components);
   // Other ranks may wait for this one's part in the initial value.
-  if (recipe->strategy->follows_chief)
+  if (recipe->strategy->follows_chief || options->initial_array == NULL)
     ls_strategy_tell_ranks(recipe->strategy, status);
   return status;
 }
