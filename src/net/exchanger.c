@@ -15,8 +15,11 @@ int64_t ls_exchanger_now(const ls_exchanger *self) {
 // ---- Messages --------------------------------------------------------------
 ls_status ls_exchanger_send(ls_exchanger *self, int32_t to) {
   ls_message *message = &self->message;
-  message->number = ++self->peers[to].sent;
-  return self->wire->send(self->wire, to, message);
+  message->number = self->peers[to].sent + 1;
+  const ls_status status = self->wire->send(self->wire, to, message);
+  // One that could not be sent is missed by nobody.
+  if (ls_status_is_ok(status)) ++self->peers[to].sent;
+  return status;
 }
 
 // Drops a failure to send: what could be done about it is under way.
