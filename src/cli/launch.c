@@ -202,6 +202,10 @@ static bool is_noise(const job *self, const char *line) {
   static const char *const later[] = {"--------", "[proxy:", "[mpiexec@",
                                       "lockstep: ended by SIGTERM", NULL};
   if (self->is_mpich && begins_with_any(line, banner)) return true;
+  // Reads from the memory of a rank that is gone.
+  if (strstr(line, "] Read -1, expected ") != NULL ||
+      strstr(line, ") returned -1: No such process") != NULL)
+    return true;
   return (self->failed != 0 || stop_signal != 0) &&
          (line[0] == '\0' || begins_with_any(line, later));
 }
@@ -217,10 +221,10 @@ static bool is_repeated(job *self, const char *line) {
 static void take_line(job *self) {
   self->line[self->size] = '\0';
   self->size = 0;
-  if (self->is_begun ||
-      (!take_end(self, self->line) && !is_noise(self, self->line) &&
-       !is_repeated(self, self->line)))
-    fprintf(stderr, "%s\n", self->line);
+  const bool is_end = take_end(self, self->line);
+  if (self->is_begun || (!is_end && !is_noise(self, self->line) &&
+                         !is_repeated(self, self->line)))
+    fprintf(stderr, "%s\n", is_end ? "" : self->line);
   self->is_begun = false;
 }
 
@@ -234,9 +238,11 @@ static bool read_lines(job *self) {
       take_line(self);
       continue;
     }
-    // A progress line is rewritten without a newline.
-    const bool is_progress = data[i] == '\r' && self->size > 0;
-    if (is_progress || self->size + 1 == sizeof(self->line)) {
+    // A progress line is rewritten without a newline, and a program may end in
+    // the middle of a line.
+    const bool is_part =
+        (data[i] == '\r' || data[i] == CLI_RANK_ENDED[0]) && self->size > 0;
+    if (is_part || self->size + 1 == sizeof(self->line)) {
       fwrite(self->line, 1, self->size, stderr);
       self->size = 0;
       self->is_begun = true;

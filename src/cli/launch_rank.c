@@ -52,6 +52,8 @@ static void become_program(char **program, int64_t restart, pid_t parent) {
   char text[24];
   snprintf(text, sizeof(text), "%lld", (long long)restart);
   setenv("LS_RESTART", text, 1);
+  // A backtrace when another rank is gone hides who it was.
+  setenv("UCX_HANDLE_ERRORS", "none", 0);
   handle_signals(SIG_DFL);
   // Open MPI sends signals to the whole group.
   (void)setpgid(0, 0);

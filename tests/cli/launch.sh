@@ -24,6 +24,7 @@ case $1 in
 fails) [ "$rank" != 1 ] || { echo "no more paper" >&2; exit 7; } ;;
 tells) [ "$rank" != 0 ] || exit 4
        [ "$rank" != 1 ] || { sleep 0.3; echo "no more paper" >&2; exit 7; } ;;
+inside) printf '10%%\r20%%\rdone' >&2; exit 0 ;;
 late) [ "$rank" != 1 ] || [ "$LS_RESTART" -ge 3 ] || exit 7 ;;
 dies) [ "$rank" != 1 ] || [ "$LS_RESTART" -ge "$2" ] || kill -9 $$ ;;
 esac
@@ -71,6 +72,10 @@ launches_all() {
   says 'rank [012] of start 1' out.txt 3
   launches 137 1 dies 9
   says 'was killed' err.txt 2
+
+  # A program may end in the middle of a line.
+  launches 0 2 inside
+  grep -q done err.txt || fail "$mpi: the last words are lost"
 
   # What would end in the same way is not started again and again.
   "$lockstep" launch --ranks 2 --mpi "$mpi" --restarts 5 -- "$lockstep" train \
