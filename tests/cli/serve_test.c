@@ -623,7 +623,7 @@ static void export_pair(char *path, size_t size) {
   static const char *const out[] = {"sum", "difference"};
   ls_graph *graph = NULL;
   char *folder = NULL;
-  ls_nest inputs, outputs, first, total, wide, open, product;
+  ls_nest inputs, outputs, first, total, wide, open, product, centre;
   expect_ok(ls_graph_create("pair", &graph));
   {
     LS_GRAPH_SCOPE(graph);
@@ -641,6 +641,9 @@ static void export_pair(char *path, size_t size) {
                         1);
     product = ls_nest_dict("", (const char *const[]){"product"},
                            (ls_nest[]){ls_leaf(ls_matmul(x, zeros))}, 1);
+    const ls_tensor mean = ls_reduce_mean(a, LS_AXES(0));
+    centre = ls_nest_dict("", (const char *const[]){"centre"},
+                          (ls_nest[]){ls_leaf(ls_sub(a, mean))}, 1);
     total =
         ls_nest_dict("", (const char *const[]){"total"},
                      (ls_nest[]){ls_leaf(ls_reduce_sum(a, LS_ALL_AXES))}, 1);
@@ -649,9 +652,10 @@ static void export_pair(char *path, size_t size) {
       {{LS_SERVING_DEFAULT, LS_EXPORT_PREDICT, outputs}, inputs},
       {{"whole", LS_EXPORT_PREDICT, total}, first},
       {{"wide", LS_EXPORT_PREDICT, wide}, first},
-      {{"open", LS_EXPORT_PREDICT, product}, open}};
+      {{"open", LS_EXPORT_PREDICT, product}, open},
+      {{"centre", LS_EXPORT_PREDICT, centre}, first}};
   const ls_serving_graph served = {
-      .graph = graph, .signatures = signatures, .num_signatures = 4};
+      .graph = graph, .signatures = signatures, .num_signatures = 5};
   expect_ok(ls_serving_export(
       &(ls_serving_options){.base = ".", .graphs = &served, .num_graphs = 1},
       &folder));
@@ -661,6 +665,7 @@ static void export_pair(char *path, size_t size) {
   ls_nest_release(outputs);
   ls_nest_release(first);
   ls_nest_release(total);
+  ls_nest_release(centre);
   ls_nest_release(wide);
   ls_nest_release(open);
   ls_nest_release(product);
@@ -774,6 +779,21 @@ TEST(outputs_without_rows_are_run_alone_for_64_shapes) {
   stop_server(&self);
 }
 
+TEST(a_request_is_one_run_with_batches_of_one) {
+  char path[256];
+  export_pair(path, sizeof(path));
+  strcat(path, " --max-batch 1");
+  server self = start_server(path);
+  HEAP(char, answer) = malloc(ANSWER);
+  const char *body = NULL;
+  assert_int_equal(post_text(self.port, PAIR "?signature_name=centre",
+                             "{\"instances\":[[1,2,3],[3,4,5]]}", answer,
+                             &body),
+                   200);
+  assert_string_equal(body, "{\"predictions\":[[-1,-1,-1],[1,1,1]]}\n");
+  stop_server(&self);
+}
+
 TEST(outputs_far_larger_than_a_body_are_refused) {
   char path[256];
   export_pair(path, sizeof(path));
@@ -790,6 +810,56 @@ TEST(outputs_far_larger_than_a_body_are_refused) {
       post_text(self.port, PAIR "?signature_name=wide", text, answer, &body),
       400);
   assert_non_null(strstr(body, "of 100001 rows have 24 MiB, and may have 16"));
+  stop_server(&self);
+}
+
+// Starts a request for an npy file, and reads the first byte of its answer.
+static int begin_large(int port, const char *text) {
+  char head[512], byte;
+  const int client = connect_to(port), few = 1 << 16;
+  setsockopt(client, SOL_SOCKET, SO_RCVBUF, &few, sizeof(few));
+  const int size =
+      snprintf(head, sizeof(head),
+               "POST " PAIR "?signature_name=wide HTTP/1.1\r\nHost: x\r\n"
+               "Accept: application/x-npy\r\nContent-Length: %zu\r\n\r\n",
+               strlen(text));
+  assert_int_equal(send(client, head, (size_t)size, MSG_NOSIGNAL), size);
+  assert_int_equal(send(client, text, strlen(text), MSG_NOSIGNAL),
+                   strlen(text));
+  assert_int_equal(recv(client, &byte, 1, 0), 1);
+  return client;
+}
+
+TEST(answers_that_nobody_reads_are_bounded) {
+  enum { MOST = 4, NUM_ROWS = 60000 };  // Of 64 numbers: 15 MiB.
+  char path[256];
+  export_pair(path, sizeof(path));
+  strcat(path, " --max-body 1");
+  server self = start_server(path);
+  HEAP(char, answer) = malloc(ANSWER);
+  HEAP(char, text) = malloc(1 << 20);
+  const char *body = NULL;
+  int clients[MOST];
+  size_t size = (size_t)sprintf(text, "{\"inputs\":[[1,2,3]");
+  for (int i = 1; i < NUM_ROWS; ++i)
+    size += (size_t)sprintf(text + size, ",[1,2,3]");
+  strcpy(text + size, "]}");
+  for (int i = 0; i < MOST; ++i)
+    clients[i] = begin_large(self.port, text);
+  assert_int_equal(
+      post_text(self.port, PAIR "?signature_name=wide", text, answer, &body),
+      503);
+  assert_non_null(strstr(body, "the outputs of all requests"));
+  for (int i = 0; i < MOST; ++i)
+    close(clients[i]);
+  int code = 503;
+  for (int i = 0; code == 503 && i < 100; ++i) {
+    usleep(50000);
+    code = post(self.port, PAIR "?signature_name=wide",
+                "Accept: application/x-npy\r\n", text, strlen(text), answer,
+                &body, NULL);
+  }
+  assert_int_equal(code, 200);
   stop_server(&self);
 }
 

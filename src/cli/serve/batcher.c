@@ -34,9 +34,23 @@ struct cli_batcher {
   pthread_cond_t added;
   cli_job *first, **end;
   int64_t num_waiting;  // Reserved places. Atomic.
+  int64_t held_bytes;   // Bytes of outputs and answers. Atomic.
   batch_part *parts;    // Parts of the batch being made.
   size_t num_parts;
 };
+
+// Outputs of the largest size that are held at a time.
+enum { MOST_OUTPUTS = 4 };
+
+// Returns the most bytes that the outputs of a job may have.
+static int64_t most_output_bytes(const cli_batcher *self) {
+  return self->limits.max_body * 16 * (1 << 20);
+}
+
+// Returns true for a signature whose requests run one by one, each as a whole.
+static bool runs_alone(const cli_batcher *self, const cli_signature *s) {
+  return !s->batched || self->limits.max_batch == 1;
+}
 
 ls_status cli_batcher_create(const cli_limits *limits, cli_batcher **out) {
   *out = NULL;
@@ -88,6 +102,23 @@ void cli_batcher_add(cli_batcher *batcher, cli_job *job) {
   append_job(batcher, job);
   pthread_cond_signal(&batcher->added);
   pthread_mutex_unlock(&batcher->lock);
+}
+
+void cli_batcher_hold(cli_batcher *batcher, cli_job *job, int64_t bytes) {
+  __atomic_add_fetch(&batcher->held_bytes, bytes - job->held_bytes,
+                     __ATOMIC_RELAXED);
+  job->held_bytes = bytes;
+}
+
+// Counts a job's outputs, unless there are too many of all jobs.
+static ls_status hold_outputs(cli_batcher *self, cli_job *job, double bytes) {
+  cli_batcher_hold(self, job, (int64_t)bytes);
+  return __atomic_load_n(&self->held_bytes, __ATOMIC_RELAXED) <=
+                 MOST_OUTPUTS * most_output_bytes(self)
+             ? ls_ok()
+             : LS_STATUS(LS_UNAVAILABLE,
+                         "the outputs of all requests have more bytes than may "
+                         "be held: try again later");
 }
 
 // Waits for a job until a time. Returns false if there was none.
@@ -151,7 +182,7 @@ static ls_status make_arrays(const ls_serving_value *values, size_t count,
   return status;
 }
 
-ls_status cli_batcher_prepare(const cli_batcher *batcher, cli_job *job) {
+ls_status cli_batcher_prepare(cli_batcher *batcher, cli_job *job) {
   const cli_signature *s = job->request.signature;
   double bytes = 0;
   if (!s->batched) return ls_ok();
@@ -161,12 +192,14 @@ ls_status cli_batcher_prepare(const cli_batcher *batcher, cli_job *job) {
     bytes += (double)job->request.rows * (double)ls_dtype_size(type.dtype) *
              (double)ls_shape_num_elements(type.shape);
   }
-  const double most = (double)batcher->limits.max_body * 16 * (1 << 20);
+  const double most = (double)most_output_bytes(batcher);
   if (bytes > most)
     return ls_invalid_argument(
         "the outputs of %lld rows have %.0f MiB, and may have %.0f, 16 times "
         "--max-body: send fewer rows",
         (long long)job->request.rows, bytes / (1 << 20), most / (1 << 20));
+  LS_RETURN_IF_ERROR(hold_outputs(batcher, job, bytes));
+  if (runs_alone(batcher, s)) return ls_ok();
   return make_arrays(s->info.outputs, s->info.num_outputs, job->request.rows,
                      &job->outputs);
 }
@@ -255,6 +288,9 @@ ls_status cli_batcher_warm(cli_batcher *batcher, cli_signature *signature) {
   for (int64_t rows = 1;; rows *= 2) {
     if (rows > batcher->limits.max_batch) rows = batcher->limits.max_batch;
     LS_RETURN_IF_ERROR(find_bucket(batcher, signature, rows, &bucket));
+    if (runs_alone(batcher, signature))
+      return ls_serving_run(signature->model->serving, signature->info.key,
+                            bucket->inputs, &bucket->outputs);
     LS_RETURN_IF_ERROR(run_bucket(signature, bucket));
     if (rows == batcher->limits.max_batch) return ls_ok();
   }
@@ -281,7 +317,7 @@ static bool has_shapes(const cli_signature *s, uint64_t hash) {
 
 // Refuses shapes beyond the first CLI_SHAPES that have run, since each one's
 // program is kept.
-static ls_status run_alone(cli_job *job) {
+static ls_status run_alone(cli_batcher *self, cli_job *job) {
   cli_signature *s = job->request.signature;
   const uint64_t hash = hash_shapes(job->request.inputs);
   const bool is_new = !has_shapes(s, hash);
@@ -293,11 +329,14 @@ static ls_status run_alone(cli_job *job) {
   cli_metrics_batch(job->request.rows > 0 ? job->request.rows : 1);
   LS_RETURN_IF_ERROR(ls_serving_run(s->model->serving, s->info.key,
                                     job->request.inputs, &job->outputs));
-  for (size_t i = 0; i < ls_nest_count(job->outputs); ++i)
-    LS_RETURN_IF_ERROR(
-        ls_array_wait(ls_nest_as_array(ls_nest_item(job->outputs, i))));
+  double bytes = 0;
+  for (size_t i = 0; i < ls_nest_count(job->outputs); ++i) {
+    const ls_array *output = ls_nest_as_array(ls_nest_item(job->outputs, i));
+    LS_RETURN_IF_ERROR(ls_array_wait(output));
+    bytes += (double)ls_array_size(output);
+  }
   if (is_new) s->shapes[s->num_shapes++] = hash;
-  return ls_ok();
+  return hold_outputs(self, job, bytes);
 }
 
 // Takes the first job out of the queue. The lock is held.
@@ -343,10 +382,10 @@ static void run_first(cli_batcher *self) {
     take_first(self);
     pthread_mutex_unlock(&self->lock);
     run_text(self, job);
-  } else if (!s->batched) {
+  } else if (runs_alone(self, s)) {
     take_first(self);
     pthread_mutex_unlock(&self->lock);
-    finish_job(self, job, run_alone(job));
+    finish_job(self, job, run_alone(self, job));
   } else {
     const int64_t until = job->queued_ns + self->limits.max_wait_us * 1000;
     self->num_parts = 0;

@@ -5,7 +5,7 @@
 
 #include "cli/serve/serve.h"
 
-static const int codes[] = {200, 400, 404, 405, 408, 411, 413, 415, 500, 503};
+static const int codes[] = {200, 400, 404, 405, 411, 413, 415, 500, 503};
 static const double seconds[] = {0.0005, 0.001, 0.0025, 0.005, 0.01,
                                  0.025,  0.05,  0.1,    0.25,  0.5,
                                  1,      2.5,   5,      10};

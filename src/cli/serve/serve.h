@@ -39,7 +39,7 @@ typedef struct cli_signature {
   // output is unknown, all others are known, and none has strings.
   bool batched;
   cli_bucket buckets[CLI_BUCKETS];  // One per power of two.
-  // Hashes of the shapes run so far, if it is not batched.
+  // Hashes of the shapes run so far, if its requests run one by one.
   uint64_t shapes[CLI_SHAPES];
   size_t num_shapes;
 } cli_signature;
@@ -154,6 +154,7 @@ struct cli_job {
   void (*finish)(cli_job *job);
   void *user;
   int64_t queued_ns;
+  int64_t held_bytes;             // See cli_batcher_hold.
   int64_t begun_rows, done_rows;  // Progress of a batched signature's rows;
                                   // begun_rows is 1 once a text has begun.
   cli_job *next;
@@ -172,7 +173,10 @@ void cli_batcher_destroy(cli_batcher *batcher);  // NULL is fine; no jobs left.
 bool cli_batcher_reserve(cli_batcher *batcher);
 // Makes room for a batched job's outputs.
 //   LS_INVALID_ARGUMENT  more than 16 times the largest body.
-ls_status cli_batcher_prepare(const cli_batcher *batcher, cli_job *job);
+//   LS_UNAVAILABLE       too many bytes of all jobs.
+ls_status cli_batcher_prepare(cli_batcher *batcher, cli_job *job);
+// Sets the bytes that a job's outputs, or its answer, have in memory.
+void cli_batcher_hold(cli_batcher *batcher, cli_job *job, int64_t bytes);
 // Adds a job at its reserved place. Any thread.
 void cli_batcher_add(cli_batcher *batcher, cli_job *job);
 // Runs jobs until there are none, or waits up to `wait_ms` for one. Returns

@@ -130,6 +130,18 @@ typedef struct exchange {
   cli_job job;
 } exchange;
 
+// Releases what an answer of `size` bytes does not need.
+static void release_job(exchange *x, size_t size) {
+  __atomic_sub_fetch(&x->self->body_bytes, (int64_t)x->body.capacity,
+                     __ATOMIC_RELAXED);
+  cli_release(x->body.data);
+  x->body = (cli_buffer){0};
+  cli_request_close(&x->job.request);
+  ls_nest_release(x->job.outputs);
+  x->job.outputs = ls_none();
+  cli_batcher_hold(x->self->service->batcher, &x->job, (int64_t)size);
+}
+
 static void end_exchange(void *user, struct MHD_Connection *connection,
                          void **context, enum MHD_RequestTerminationCode code) {
   server *self = user;
@@ -138,14 +150,10 @@ static void end_exchange(void *user, struct MHD_Connection *connection,
   (void)code;
   if (x == NULL) return;
   set_deadline(self, x->link, true);
-  __atomic_sub_fetch(&self->body_bytes, (int64_t)x->body.capacity,
-                     __ATOMIC_RELAXED);
+  release_job(x, 0);
   __atomic_sub_fetch(&self->num_requests, 1, __ATOMIC_RELAXED);
   cli_text_close(x->job.text);
-  cli_request_close(&x->job.request);
-  ls_nest_release(x->job.outputs);
   ls_status_free(x->job.status);
-  cli_release(x->body.data);
   cli_release(x);
   *context = NULL;
 }
@@ -153,10 +161,12 @@ static void end_exchange(void *user, struct MHD_Connection *connection,
 // ---- Answers ---------------------------------------------------------------
 static void release_array(void *array) { ls_array_release(array); }
 
-// Answers with a response, which it takes over.
+// Answers with a response of `size` bytes, which it takes over.
 static enum MHD_Result send_response(exchange *x, int code, const char *type,
+                                     size_t size,
                                      struct MHD_Response *response) {
   if (response == NULL) return MHD_NO;
+  release_job(x, size);
   const int64_t now = cli_now_ns();
   cli_http.add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
   if (code == MHD_HTTP_SERVICE_UNAVAILABLE)
@@ -175,7 +185,7 @@ static enum MHD_Result send_response(exchange *x, int code, const char *type,
 // Answers with a text, which it takes over.
 static enum MHD_Result send_text(exchange *x, int code, const char *type,
                                  cli_buffer *text) {
-  return send_response(x, code, type,
+  return send_response(x, code, type, text->size,
                        cli_http.create_response_from_buffer_with_free_callback(
                            text->size, text->data, cli_release));
 }
@@ -199,7 +209,7 @@ static enum MHD_Result send_error(exchange *x, int code, const char *allowed,
           text.size, text.data, cli_release);
   if (response != NULL && allowed != NULL)
     cli_http.add_response_header(response, MHD_HTTP_HEADER_ALLOW, allowed);
-  return send_response(x, code, "application/json", response);
+  return send_response(x, code, "application/json", text.size, response);
 }
 
 static int code_of(ls_status status) {
@@ -282,7 +292,8 @@ static enum MHD_Result send_outputs(exchange *x) {
         cli_http.create_response_from_buffer_with_free_callback_cls(
             ls_array_size(bytes), ls_array_mutable_data(bytes), release_array,
             bytes);
-    return send_response(x, MHD_HTTP_OK, "application/x-npy", response);
+    return send_response(x, MHD_HTTP_OK, "application/x-npy",
+                         ls_array_size(bytes), response);
   }
   cli_buffer text = {0};
   FILE *to = cli_buffer_open(&text);
