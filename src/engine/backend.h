@@ -72,10 +72,9 @@ typedef struct ls_expectation {
 //     replica, in their order. Of an operand in wide INTS it takes the
 //     replica's part, of others the value; all outputs are wide;
 //   - where the runtime has a communicator, its rank hosts of each op the
-//   replicas
-//     that lockstep/communicator.h says, and knows its own parts of a wide
-//     value only; an op of one replica is run by every rank, as what is around
-//     it.
+//     replicas that lockstep/communicator.h says, and knows its own parts of a
+//     wide value only; an op of one replica is run by every rank, as what is
+//     around it.
 typedef struct ls_program {
   ls_object object;
   ls_runtime *runtime;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds an address for a new connection to listen on.
-#ifndef LS_NET_TRUNK_H_
-#define LS_NET_TRUNK_H_
+#ifndef LS_NET_ADDRESS_H_
+#define LS_NET_ADDRESS_H_
 
 #include "lockstep/status.h"
 
@@ -12,4 +12,4 @@ enum { LS_FREE_ADDRESS = 64 };
 //   LS_UNAVAILABLE  the system has no free port; with its message.
 LS_MUST_USE ls_status ls_net_free_address(char address[LS_FREE_ADDRESS]);
 
-#endif  // LS_NET_TRUNK_H_
+#endif  // LS_NET_ADDRESS_H_

@@ -43,7 +43,7 @@ bool ls_plan_draws(const ls_plan *plan);
 LS_MUST_USE ls_status ls_plan_run(const ls_plan *plan, const ls_run_args *args,
                                   ls_arena *memory, bool *out_stale);
 
-// ---- parts.c ---------------------------------------------------------------
+// ---- Parts -----------------------------------------------------------------
 // Splits a session run into parts that are independent.
 //
 // An op that waits for another run, or for another part of this run
