@@ -120,6 +120,32 @@ ls_status ls_folder_make_own(ls_runtime *runtime, const char *path) {
   return files->make_directories(files->user, path);
 }
 
+static ls_status remove_entry(const ls_file_system *files, const char *folder,
+                              const ls_file_entry *entry, int depth) {
+  ls_allocator *allocator = ls_current_allocator();
+  LS_OWN_MEMORY(allocator, ls_file_entry, entries) = NULL;
+  LS_OWN(ls_text, path) = {.allocator = allocator};
+  size_t count = 0;
+  ls_text_append_format(&path, "%s/%s", folder, entry->name);
+  LS_RETURN_IF_ERROR(ls_text_status(&path));
+  const char *name = ls_text_data(&path);
+  const ls_status status = files->remove(files->user, name);
+  if (ls_status_is_ok(status) || !entry->is_folder || depth == 0) return status;
+  ls_status_free(status);
+  LS_RETURN_IF_ERROR(
+      files->list(files->user, name, allocator, &entries, &count));
+  for (size_t i = 0; i < count; ++i)
+    LS_RETURN_IF_ERROR(remove_entry(files, name, &entries[i], depth - 1));
+  return files->remove(files->user, name);
+}
+
+ls_status ls_folder_remove_entry(const ls_file_system *files,
+                                 const char *folder,
+                                 const ls_file_entry *entry) {
+  enum { DEPTH = 64 };
+  return remove_entry(files, folder, entry, DEPTH);
+}
+
 // ---- Patterns --------------------------------------------------------------
 // Returns true if a text has pattern characters.
 static bool is_pattern(const char *text) {

@@ -65,6 +65,12 @@ LS_MUST_USE ls_status ls_folder_check_own(ls_runtime *runtime,
 // Makes the folder and its parents; OK if the folder exists.
 LS_MUST_USE ls_status ls_folder_make_own(ls_runtime *runtime, const char *path);
 
+// Removes an entry of a folder, with its contents. Removes a link to a folder,
+// not its target.
+LS_MUST_USE ls_status ls_folder_remove_entry(const ls_file_system *files,
+                                             const char *folder,
+                                             const ls_file_entry *entry);
+
 // ---- Many files ------------------------------------------------------------
 // Files that a pool keeps open by default: systems let a program have some
 // hundreds open at once, while data sets may have thousands.

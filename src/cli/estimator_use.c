@@ -219,6 +219,8 @@ int cli_estimator_predict(const ls_estimator_type *type, int argc,
 static ls_status export_trained(const estimator_flags *flags,
                                 cli_estimator *e) {
   CLI_OWN(text, path) = NULL;
+  // A signal while the folder is made waits until it is whole.
+  (void)stop_at_once();
   LS_RETURN_IF_ERROR(ls_estimator_export(
       e->estimator,
       &(ls_estimator_exporting){

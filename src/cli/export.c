@@ -97,6 +97,9 @@ static ls_status export_model(void *user, const ls_train_config *config,
       .graph = graph,
       .signatures = signatures,
       .num_signatures = built.predictions.kind == LS_KIND_NONE ? 1 : 2};
+  // A signal while the folder is made waits until it is whole.
+  (void)cli_signals_defer(0);
+  cli_signals_saved();
   LS_RETURN_IF_ERROR(ls_serving_export(
       &(ls_serving_options){
           .base = flags->out != NULL ? flags->out : flags->run.folder,
@@ -143,5 +146,8 @@ int cli_export(int argc, char **argv) {
       .operand = &flags.run.folder};
   CLI_PARSE_OR_RETURN(&syntax, argc, argv);
   if (!cli_check_export(flags.batch_size, flags.stablehlo)) return CLI_USAGE;
-  return cli_with_run(&flags.run, export_model, &flags);
+  const int code = cli_with_run(&flags.run, export_model, &flags);
+  return code == CLI_OK && cli_signals_first() != 0
+             ? CLI_SIGNAL + cli_signals_first()
+             : code;
 }

@@ -2,6 +2,8 @@
 //
 // Writes the folder of an export: everything is checked and made in a temporary
 // folder, which is then renamed; a failed export leaves nothing.
+#include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -98,6 +100,34 @@ static ls_status check_asset(const ls_serving_asset *asset) {
 
 static ls_status exists(const export *e, const char *path, bool *out_exists) {
   return e->files->exists(e->files->user, path, out_exists);
+}
+
+// Returns true if an export made this folder, a day ago or more, and its
+// process is gone; for a shorter time it may be one of another machine.
+static bool is_left(const export *e, const ls_file_entry *entry) {
+  enum { DAY = 86400 };
+  const long long now = (long long)(ls_runtime_wall(e->runtime) / NANOS);
+  long long made = 0;
+  long process = 0;
+  int size = 0;
+  return entry->is_folder &&
+         sscanf(entry->name, "temp-%lld-%ld-%*u%n", &made, &process, &size) ==
+             2 &&
+         size > 0 && entry->name[size] == '\0' && now - made >= DAY &&
+         process > 0 && kill((pid_t)process, 0) != 0 && errno == ESRCH;
+}
+
+// Removes what exports that were killed have left, as far as possible.
+static void remove_left(const export *e) {
+  LS_OWN_MEMORY(e->memory.allocator, ls_file_entry, entries) = NULL;
+  size_t count = 0;
+  if (e->files->list == NULL) return;
+  ls_status_free(e->files->list(e->files->user, e->options->base,
+                                e->memory.allocator, &entries, &count));
+  for (size_t i = 0; i < count; ++i)
+    if (is_left(e, &entries[i]))
+      ls_status_free(
+          ls_folder_remove_entry(e->files, e->options->base, &entries[i]));
 }
 
 // Chooses the name of the unfinished folder, which no other export has, also of
@@ -297,6 +327,7 @@ static ls_status make_folder(export *e) {
 }
 
 static ls_status export_make(export *e) {
+  remove_left(e);
   LS_RETURN_IF_ERROR(choose_temporary(e));
   LS_RETURN_IF_ERROR(note_made(e, e->temporary));
   const ls_status status = make_folder(e);

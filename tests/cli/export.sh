@@ -5,7 +5,7 @@
 
 # shellcheck source=tests/support/cli.sh
 . "$(dirname "$0")/../support/cli.sh"
-rm -rf run out
+rm -rf run out large
 
 "$lockstep" train --model tiny --data synthetic --quiet --run-dir run \
   --batch-size 32 --steps 5 --save-every-steps 2 >out.txt 2>err.txt || fail "train"
@@ -55,6 +55,24 @@ done
 cmp -s older.txt out.txt && fail "the checkpoints are equal"
 "$lockstep" eval run@3 >out.txt 2>err.txt && fail "eval run@3"
 grep -q 'has no checkpoint of step 3; it has' err.txt || fail "says $(cat err.txt)"
+
+# A signal leaves no half an export.
+"$lockstep" train --model mlp --data synthetic --quiet --run-dir large \
+  --steps 2 >out.txt 2>err.txt || fail "train a large model"
+for n in 1 2 3 4 5 6; do
+  rm -rf half
+  env --default-signal=INT "$lockstep" export large --out half --onnx \
+    --stablehlo >out.txt 2>err.txt &
+  process=$!
+  while kill -s 0 $process 2>/dev/null && ! [ "$(ls half 2>/dev/null)" ]; do
+    :
+  done
+  kill -s INT $process 2>/dev/null
+  wait $process
+  code=$?
+  [ $code = 130 ] || [ $code = 0 ] || fail "a signal: code $code"
+  ls half | grep -q temp && fail "a signal leaves $(ls half)"
+done
 
 # What it is not asked for rightly.
 "$lockstep" export run --batch-size 8 >out.txt 2>err.txt &&

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/runtime_internal.h"
 #include "lockstep/lockstep.h"
@@ -77,6 +78,45 @@ TEST(a_folder_that_is_there_is_waited_for) {
   served_close_model(&m);
   counted copy = c;
   counted_end(&copy);
+  served_remove_folder(served_folder);
+}
+
+TEST(what_a_killed_export_left_is_removed) {
+  LS_SPEC("E196");
+  served_make_folder();
+  hands h = {.seconds = 1700000000};
+  const ls_clock clock = {clock_now, clock_now, clock_sleep, &h};
+  LS_OWN(counted, c) =
+      counted_begin_with((ls_runtime_options){.clock = &clock});
+  served_model m = served_open_model();
+  served_request r;
+  served_ask(&r, &m);
+  // The numbers of processes end far below 2^30.
+  const struct {
+    long long second;
+    long process;
+    const char *rest;
+    bool stays;
+  } rows[] = {{1600000000, 1 << 30, "1", false},
+              {1600000000, 1 << 30, "2", false},
+              {1699990000, 1 << 30, "1", true},
+              {1600000000, (long)getpid(), "1", true},
+              {1600000000, 1 << 30, "1.mine", true}};
+  char name[5][80], path[400];
+  for (size_t i = 0; i < 5; ++i) {
+    snprintf(name[i], sizeof(name[i]), "temp-%lld-%ld-%s", rows[i].second,
+             rows[i].process, rows[i].rest);
+    snprintf(path, sizeof(path), "mkdir -p %s/%s/inner && : >%s/%s/inner/file",
+             served_folder, name[i], served_folder, name[i]);
+    assert_int_equal(system(path), 0);
+  }
+  char *made = NULL;
+  expect_ok(ls_serving_export(&r.options, &made));
+  for (size_t i = 0; i < 5; ++i)
+    assert_int_equal(served_is_there(served_folder, name[i]), rows[i].stays);
+  ls_text_release(made);
+  served_drop(&r);
+  served_close_model(&m);
   served_remove_folder(served_folder);
 }
 

@@ -116,35 +116,8 @@ static ls_status has_export(const ls_file_system *files, const char *folder,
   return ls_ok();
 }
 
-static ls_status take_away(const ls_file_system *files, const char *folder,
-                           const ls_file_entry *entry, int depth);
-
-static ls_status take_away_inner(const ls_file_system *files,
-                                 const char *folder, int depth) {
-  LS_OWN_MEMORY(ls_current_allocator(), ls_file_entry, entries) = NULL;
-  size_t count = 0;
-  LS_RETURN_IF_ERROR(exporter_list(files, folder, &entries, &count));
-  for (size_t i = 0; i < count; ++i)
-    LS_RETURN_IF_ERROR(take_away(files, folder, &entries[i], depth));
-  return files->remove(files->user, folder);
-}
-
-// Removes a file or a folder with its contents, down to `depth` levels. Removes
-// a link to a folder, not its target.
-static ls_status take_away(const ls_file_system *files, const char *folder,
-                           const ls_file_entry *entry, int depth) {
-  LS_OWN(ls_text, path) = {.allocator = ls_current_allocator()};
-  ls_text_append_format(&path, "%s/%s", folder, entry->name);
-  LS_RETURN_IF_ERROR(ls_text_status(&path));
-  const ls_status status = files->remove(files->user, ls_text_data(&path));
-  if (ls_status_is_ok(status) || !entry->is_folder || depth == 0) return status;
-  ls_status_free(status);
-  return take_away_inner(files, ls_text_data(&path), depth - 1);
-}
-
 static ls_status take_oldest(const ls_file_system *files, const char *folder,
                              int64_t keep, bool *out_taken) {
-  enum { DEPTH = 64 };
   LS_OWN_MEMORY(ls_current_allocator(), ls_file_entry, entries) = NULL;
   const ls_file_entry *oldest = NULL;
   int64_t num_exports = 0;
@@ -158,7 +131,7 @@ static ls_status take_oldest(const ls_file_system *files, const char *folder,
     if (oldest == NULL || second < find_second(oldest)) oldest = &entries[i];
   }
   if (num_exports <= keep) return ls_ok();
-  LS_RETURN_IF_ERROR(take_away(files, folder, oldest, DEPTH));
+  LS_RETURN_IF_ERROR(ls_folder_remove_entry(files, folder, oldest));
   *out_taken = true;
   return ls_ok();
 }
