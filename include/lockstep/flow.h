@@ -25,6 +25,8 @@ typedef ls_nest (*ls_flow_callback)(ls_nest values, void *user);
 // before, which it keeps without an iteration.
 //   LS_UNIMPLEMENTED  in a graph: a condition that writes variables also draws
 //                     random numbers, or the gradient of such a loop is taken.
+//
+// In eager it ends with the first op that fails in an iteration.
 LS_PLACED ls_nest ls_while(ls_flow_callback condition, ls_flow_callback body,
                            void *user, ls_nest initial, int64_t max_trips);
 // Works as ls_while, and counts each iteration as a step: in iteration t the
@@ -136,7 +138,8 @@ LS_PLACED ls_tensor ls_replica_id(void);
 // runtime's log: to standard error, unless the runtime has a log function.
 LS_PLACED ls_op ls_print(const char *label, ls_tensor value);
 // Fails the run with INVALID_ARGUMENT and `message` if `condition`, a bool
-// scalar, is false.
+// scalar, is false. In eager, outside of runs and loops, the op alone fails:
+// ls_tensor_status(ls_op_output(op, 0)).
 LS_PLACED ls_op ls_assert_true(ls_tensor condition, const char *message);
 
 #ifdef __cplusplus

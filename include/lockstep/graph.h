@@ -76,6 +76,8 @@ LS_API LS_MUST_USE ls_status ls_graph_set_seed(ls_graph *graph, int64_t seed);
 // Returns true if there is no value because a maker failed. In eager this
 // includes an op that failed as it ran; ls_tensor_status has the reason.
 LS_API bool ls_tensor_is_failed(ls_tensor tensor);
+// Returns true if a maker failed. In eager an op has a status of its own:
+// ls_tensor_status(ls_op_output(op, 0)), also without outputs.
 static inline bool ls_op_is_failed(ls_op op) { return op.id == 0; }
 static inline ls_tensor ls_failed_tensor(void) {
   const ls_tensor failed = {NULL, 0};

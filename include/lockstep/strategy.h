@@ -7,8 +7,10 @@
 // threads that work on them is not. A traced function that a strategy runs is
 // traced for every replica, each with its own arguments; where the traces agree
 // there is one body. Values that are equal on all replicas are computed and
-// stored once. A plain callback runs on one replica after the other, op by op
-// in eager, otherwise into the graph that is being built.
+// stored once. A plain callback is called for each replica, op by op in eager,
+// otherwise into the graph that is being built. The calls take turns on one
+// thread: each runs up to its next collective, merge call or aggregated write,
+// where it waits for the others, which may change what is behind `user`.
 //
 // While a graph is being built (a build graph, a traced function's callback, a
 // loop's or branch's) a run becomes part of it. One program may thus hold runs
@@ -96,15 +98,19 @@ LS_API LS_MUST_USE ls_status ls_strategy_set_current(ls_strategy *strategy);
 // ---- Running ---------------------------------------------------------------
 // Runs the callable on every replica, in the strategy's scope. Replica r gets
 // component r of each distributed leaf of `args` (a lent tuple or list), and
-// every other leaf unchanged; a distributed variable is passed as a whole.
+// every other leaf unchanged; a distributed variable is passed as a whole. An
+// array is a tensor in a traced function, and stays an array in a plain
+// callback in eager (ls_tensor_from_array). On a TPU strategy a number becomes
+// a tensor, i32 or f32, which ls_nest_number cannot read.
 // `*results` combines the replicas' results: leaves that are the same on all
 // are returned as they are, others as PerReplica. With several replicas a
 // traced function's tensors are always PerReplica; where all replicas compute
 // one value, such as a sum over them, all components are one array. With one
 // replica they are arrays; ls_distributed_component takes both. In-out as in
 // ls_function_call. For one replica's part of a whole nest, whatever its
-// leaves, use ls_strategy_replica_result. Op by op, a result that is a failed
-// tensor fails the run with its failure.
+// leaves, use ls_strategy_replica_result. Op by op, the first op that fails in
+// a callback fails the run, unless the callback gets its status
+// (ls_tensor_status); until then no further op with effects runs in it.
 //   LS_NOT_FOUND      the plug-in has no device of a number that was chosen:
 //                     names those that it has.
 //   LS_UNIMPLEMENTED  the runtime has no devices of a type that was chosen.

@@ -18,6 +18,29 @@ void ls_context_fork(ls_context *context) {
   context->refusal = NULL;
 }
 
+void ls_failure_begin(ls_first_failure *first) {
+  ls_context *context = ls_context_current();
+  *first = (ls_first_failure){.outer = context->failure};
+  context->failure = first;
+}
+
+ls_status ls_failure_end(ls_first_failure *first, ls_status status) {
+  ls_context_current()->failure = first->outer;
+  if (ls_status_is_ok(status)) return first->status;
+  ls_status_free(first->status);
+  return status;
+}
+
+void ls_failure_hand_over(ls_status status) {
+  ls_first_failure *first = ls_context_current()->failure;
+  if (first == NULL || first->status == NULL || status == NULL) return;
+  // The failure of an op that needed the failed one has more text.
+  const char *text = ls_status_message(first->status);
+  if (strncmp(ls_status_message(status), text, strlen(text)) != 0) return;
+  ls_status_free(first->status);
+  *first = (ls_first_failure){.outer = first->outer};
+}
+
 ls_status ls_graph_find_current(ls_graph **out_graph) {
   *out_graph = ls_context_current()->scoped.graph;
   if (*out_graph != NULL) return ls_ok();

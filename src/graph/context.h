@@ -132,6 +132,13 @@ static inline ls_open_scope *ls_scope_opened(ls_scope *scope) {
                       char unused;                                             \
                     })))
 
+// The first failure of an eager op in a loop, a run or a replica's callback.
+typedef struct ls_first_failure {
+  ls_status status;  // NULL: none so far.
+  bool is_unplaced;  // True until it has the user's line.
+  struct ls_first_failure *outer;
+} ls_first_failure;
+
 typedef struct ls_context {
   ls_scope_state scoped;
   ls_open_scope *top;      // Innermost scope of any kind.
@@ -148,7 +155,8 @@ typedef struct ls_context {
   uint64_t meetings;
   // Reduces with the strategy's user-defined cross-device ops; NULL: none.
   ls_tensor (*table_reduce)(ls_reduce_op op, ls_tensor x);
-  struct ls_trial *trial;  // Innermost trial; NULL if none is open.
+  struct ls_trial *trial;     // Innermost trial; NULL if none is open.
+  ls_first_failure *failure;  // Innermost record; NULL: none is kept.
   struct ls_same_values
       *same;  // Values equal on all replicas: graph/compare/compare.h.
   // Structs of layers above.
@@ -176,6 +184,13 @@ static inline int32_t ls_context_replicas(void) {
 // Initializes a new fiber's context as a copy of the current one, with no open
 // scope.
 void ls_context_fork(ls_context *context);
+
+// Record the first failure of an eager op until the end, which returns it
+// unless `status` is a failure itself. After it no op with effects runs.
+void ls_failure_begin(ls_first_failure *first);
+ls_status ls_failure_end(ls_first_failure *first, ls_status status);
+// Forgets the recorded failure if the caller gets it, as `status`.
+void ls_failure_hand_over(ls_status status);
 
 // Makes a graph of any kind current, with no names, device or control
 // dependencies. Ends with ls_scope_end.

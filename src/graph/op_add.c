@@ -256,9 +256,20 @@ static ls_status check_control(const addition *a, const ls_op *ops,
   return ls_ok();
 }
 
+// Refuses an op with effects after the first failure that is recorded, as if
+// the failure had ended the callback.
+static ls_status check_earlier(const addition *a) {
+  if ((a->info->traits & LS_OP_EFFECT) == 0) return ls_ok();
+  const ls_first_failure *first = a->context->failure;
+  while (first != NULL && first->status == NULL)
+    first = first->outer;
+  return first != NULL ? ls_status_clone(first->status) : ls_ok();
+}
+
 // Refuses an eager op that depends on a failed op, also by a control scope.
 static ls_status check_controls(const addition *a) {
   if (a->graph->kind != LS_GRAPH_EAGER) return ls_ok();
+  LS_RETURN_IF_ERROR(check_earlier(a));
   LS_RETURN_IF_ERROR(check_control(a, a->spec.control, a->spec.num_control));
   const ls_open_scope *s = a->context->scoped.control;
   for (; s != NULL; s = s->before.control)
@@ -365,6 +376,11 @@ static void op_add_place(const char *file, int line) {
     place_node(node, file, line);
   }
   graph->placed = graph->next_id - 1;
+  ls_first_failure *first = ls_context_current()->failure;
+  if (first != NULL && first->is_unplaced) {
+    first->status = ls_status_annotate(first->status, "at %s:%d", file, line);
+    first->is_unplaced = false;
+  }
   if (graph->error != NULL && graph->error_unplaced) {
     graph->error = ls_status_annotate(graph->error, "at %s:%d", file, line);
     graph->error_unplaced = false;

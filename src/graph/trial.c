@@ -92,6 +92,8 @@ void ls_trial_begin(ls_trial *trial) {
   ls_graph *graph = ls_graph_resolve(ls_graph_current());
   ls_context *context = ls_context_current();
   *trial = (ls_trial){.outer = context->trial, .meetings = context->meetings};
+  if (context->failure != NULL && context->failure->status == NULL)
+    trial->failure = context->failure;
   if (graph == NULL || graph->kind == LS_GRAPH_EAGER) return;
   context->trial = trial;
   trial->last_graph = ls_graph_last_id();
@@ -223,6 +225,10 @@ static void end_in_joined(ls_trial *trial, bool undo) {
 
 ls_status ls_trial_end(ls_trial *trial, ls_status status) {
   ls_graph *graph = trial->graph;
+  if (trial->failure != NULL && !ls_status_is_ok(status)) {
+    ls_status_free(trial->failure->status);
+    *trial->failure = (ls_first_failure){.outer = trial->failure->outer};
+  }
   if (graph == NULL) return status;
   ls_context *context = ls_context_current();
   context->trial = trial->outer;

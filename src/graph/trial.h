@@ -6,14 +6,16 @@
 // Inside, the current graph lists the changes of its tables, and
 // its error is set aside: a failure of an op maker becomes the call's failure.
 // Trials nest. In eager mode there is nothing to undo: values are freed with
-// their frame. Other graphs join when they are changed: those between this
-// graph and the build graph, and regions of existing ops.
+// their frame, and a failure that the call returns is not recorded. Other
+// graphs join when they are changed: those between this graph and the build
+// graph, and regions of existing ops.
 //
 // If a replica pauses for the others inside (a merge call), their changes are
 // mixed with its own: then only the trial around all replicas undoes anything.
 #ifndef LS_GRAPH_TRIAL_H_
 #define LS_GRAPH_TRIAL_H_
 
+#include "graph/context.h"
 #include "graph/graph.h"
 
 typedef struct ls_joined_graph ls_joined_graph;
@@ -27,6 +29,8 @@ typedef struct ls_trial {
   ls_graph_rollback_point here, there;
   ls_status error;  // Error of `graph` before the trial.
   bool unplaced;
+  // Eager: the record of failures, if it had none before the trial.
+  ls_first_failure *failure;
   uint64_t meetings;
   // Id of the newest graph; newer ones are freed with their ops.
   uint64_t last_graph;

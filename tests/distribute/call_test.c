@@ -394,8 +394,8 @@ TEST(traced_merges_give_all_replicas_tensors_or_none) {
     partial p = {LS_PER_REPLICA, 2, tensors};
     LS_OWN(ls_function, function) = function_of(take_partly, &p);
     LS_OWN(ls_nest, results) = ls_none();
-    const ls_status status = ls_strategy_run(strategy, ls_traced(function),
-                                             ls_none(), &results);
+    const ls_status status =
+        ls_strategy_run(strategy, ls_traced(function), ls_none(), &results);
     if (tensors == 1)
       expect_status(status, LS_UNIMPLEMENTED, "component 1 is none");
     else
@@ -459,4 +459,118 @@ TEST(a_captured_part_is_found_by_its_device_too) {
       ls_nest_distributed_on(LS_PER_REPLICA, items, devices, 2);
   LS_OWN(ls_nest, made) = run_on(strategy, use_captured, ls_none(), &value);
   expect_numbers(made, (double[]){10, 20}, 2);
+}
+
+// ---- Failures op by op ------------------------------------------------------
+typedef enum misstep {
+  ASSERTS_ON_ONE,
+  ASSIGNS_OTHER_SHAPE,
+  ADDS_OTHER_SHAPES,
+  LOOKS_FOR_A_TENSOR,
+} misstep;
+
+typedef struct walk {
+  misstep misstep;
+  ls_variable *own, *common;
+  int handled;
+} walk;
+
+static ls_nest misstep_first(ls_nest args, void *user) {
+  walk *w = user;
+  const ls_tensor two = ls_fill(LS_DTYPE_F32, LS_SHAPE(2), 1);
+  if (w->misstep == ASSERTS_ON_ONE)
+    ls_assert_true(ls_less(ls_replica_id(), ls_scalar(LS_DTYPE_I32, 1)),
+                   "the first replica");
+  else if (w->misstep == ASSIGNS_OTHER_SHAPE)
+    ls_variable_assign(w->own, two);
+  else if (w->misstep == ADDS_OTHER_SHAPES)
+    ls_add(two, ls_fill(LS_DTYPE_F32, LS_SHAPE(3), 1));
+  else
+    ls_neg(ls_nest_tensor(args, 0));
+  ls_variable_assign(w->own, scalar_of(5));
+  ls_variable_assign(w->common, scalar_of(5));
+  return ls_none();
+}
+
+TEST(the_first_op_that_fails_fails_a_run_op_by_op) {
+  static const struct {
+    misstep misstep;
+    const char *says;
+    double own;
+  } cases[] = {
+      // Replica 0 has written by then.
+      {ASSERTS_ON_ONE, "assertion failed: the first replica", 5},
+      {ASSIGNS_OTHER_SHAPE, "f32[2]", 0},
+      {ADDS_OTHER_SHAPES, "f32[2] and f32[3]", 0},
+      {LOOKS_FOR_A_TENSOR, "make it a tensor by ls_tensor_from_array", 0},
+  };
+  for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); ++i)
+    for (int replicas = 1; replicas <= 3; ++replicas) {
+      if (cases[i].misstep == ASSERTS_ON_ONE && replicas == 1) continue;
+      LS_OWN(ls_strategy, strategy) = mirrored_of(replicas);
+      LS_OWN(ls_variable, own) = NULL;
+      LS_OWN(ls_variable, common) = variable_in(
+          strategy, (variable_kind){.aggregation = LS_AGGREGATION_MEAN});
+      expect_ok(ls_variable_create(&(ls_variable_options){.name = "own",
+                                                          .dtype = LS_DTYPE_F32,
+                                                          .shape = LS_SCALAR},
+                                   &own));
+      walk w = {cases[i].misstep, own, common, 0};
+      LS_OWN(ls_nest, args) =
+          LS_TUPLE(ls_nest_zeros(LS_DTYPE_F32, LS_SHAPE(2)));
+      LS_OWN(ls_nest, made) = ls_none();
+      expect_status(
+          ls_strategy_run(strategy, ls_plain(misstep_first, &w), args, &made),
+          LS_INVALID_ARGUMENT, cases[i].says);
+      LS_OWN(ls_array, value) = NULL;
+      expect_ok(ls_variable_value(own, &value));
+      assert_true(ls_array_f64(value, 0) == cases[i].own);
+      if (replicas > 1)
+        expect_components(common, (double[]){0, 0, 0}, (size_t)replicas);
+    }
+}
+
+static ls_nest handle_refusal(ls_nest args, void *user) {
+  walk *w = user;
+  (void)args;
+  const ls_tensor bad = ls_add(scalar_of(1), ls_scalar(LS_DTYPE_I32, 1));
+  expect_status(ls_tensor_status(ls_neg(bad)), LS_INVALID_ARGUMENT, "i32");
+  LS_OWN(ls_nest, after) = ls_none();
+  const ls_nest two = ls_leaf(ls_fill(LS_DTYPE_F32, LS_SHAPE(2), 1));
+  const ls_status status =
+      ls_variable_write(w->own, LS_WRITE_ASSIGN, two, NULL, &after);
+  w->handled += ls_status_code(status) == LS_INVALID_ARGUMENT;
+  ls_status_free(status);
+  ls_variable_assign(w->own, scalar_of(7));
+  return ls_none();
+}
+
+TEST(a_failure_that_the_callback_gets_fails_no_run) {
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_variable, own) = variable_in(strategy, (variable_kind){0});
+  walk w = {.own = own};
+  ls_nest_release(run_on(strategy, handle_refusal, ls_none(), &w));
+  assert_int_equal(w.handled, 2);
+  expect_components(own, (double[]){7, 7}, 2);
+}
+
+static ls_nest assert_in_merge(ls_strategy *strategy, ls_nest args,
+                               void *user) {
+  (void)strategy, (void)args, (void)user;
+  ls_assert_true(ls_less(scalar_of(2), scalar_of(1)), "two below one");
+  return ls_none();
+}
+
+static ls_nest merge_to_assert(ls_nest args, void *user) {
+  (void)args, (void)user;
+  return ls_replica_merge_call(ls_replica_context(), assert_in_merge, ls_none(),
+                               NULL);
+}
+
+TEST(an_assertion_in_a_merge_function_fails_the_run) {
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_nest, made) = ls_none();
+  expect_status(ls_strategy_run(strategy, ls_plain(merge_to_assert, NULL),
+                                ls_none(), &made),
+                LS_INVALID_ARGUMENT, "two below one");
 }

@@ -50,6 +50,37 @@ TEST(a_failed_op_is_a_failed_value_and_nothing_else) {
   assert_true(item(ls_reduce_sum(ls_add(a, a), LS_ALL_AXES)) == 4);
 }
 
+TEST(an_op_without_a_value_has_its_status) {
+  const ls_op op = ls_assert_true(ls_less(f64(2), f64(1)), "two below one");
+  expect_status(ls_tensor_status(ls_op_output(op, 0)), LS_INVALID_ARGUMENT,
+                "two below one");
+  expect_ok(ls_tensor_status(ls_op_output(
+      ls_assert_true(ls_less(f64(1), f64(2)), "one below two"), 0)));
+}
+
+static ls_nest is_below_ten(ls_nest values, void *user) {
+  (void)user;
+  return ls_leaf(ls_less(ls_nest_tensor(values, 0), f64(10)));
+}
+
+static ls_nest count_below_three(ls_nest values, void *user) {
+  const ls_tensor count = ls_nest_tensor(values, 0);
+  ls_assert_true(ls_less(count, f64(3)), "the count is below three");
+  ls_variable_assign_add(user, f64(1));
+  return LS_TUPLE(ls_leaf(ls_add(count, f64(1))));
+}
+
+TEST(a_loop_ends_with_a_failed_assertion) {
+  LS_OWN(ls_variable, trips) = variable(0);
+  LS_OWN(ls_nest, made) = ls_while(is_below_ten, count_below_three, trips,
+                                   LS_TUPLE(ls_leaf(f64(0))), 0);
+  expect_status(ls_nest_status(made), LS_INVALID_ARGUMENT,
+                "the count is below three");
+  LS_OWN(ls_array, value) = NULL;
+  expect_ok(ls_variable_value(trips, &value));
+  assert_true(ls_array_f64(value, 0) == 3);
+}
+
 // ---- Frames ----------------------------------------------------------------
 TEST(a_frame_frees_what_is_not_kept) {
   LS_SPEC("V211");

@@ -490,6 +490,11 @@ static void note_no_tensor(ls_nest nest, ls_nest leaf, size_t index) {
   if (index >= count)
     ls_format(text, size, "there is no item %zu in a nest of %zu", index,
               count);
+  else if (leaf.kind == LS_KIND_ARRAY)
+    ls_format(text, size,
+              "item %zu of the nest is an array, as a plain callback gets it: "
+              "make it a tensor by ls_tensor_from_array",
+              index);
   else if (leaf.kind == LS_KIND_SCALAR)
     ls_format(text, size,
               "item %zu of the nest is a host scalar, %s: read it by "

@@ -21,9 +21,12 @@ static ls_status default_run(ls_strategy *strategy, ls_crossing *crossing,
     return ls_function_call_by(callable.traced, &(ls_tracer){0}, request->args,
                                results);
   ls_examples_entry examples;
+  ls_first_failure first;
   ls_examples_enter(&examples, LS_EXAMPLES_ARGUMENTS, request->args);
-  const ls_status status =
-      ls_take_nest(callable.plain(request->args, callable.user), results);
+  ls_failure_begin(&first);
+  const ls_status status = ls_failure_end(
+      &first,
+      ls_take_nest(callable.plain(request->args, callable.user), results));
   ls_examples_leave(&examples);
   return status;
 }

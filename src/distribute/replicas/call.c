@@ -40,9 +40,12 @@ static void call_run_replica(void *user) {
     task->status = ls_take_nest(made, &task->result);
   }
   // If an op maker failed in the replica, its failure is the root cause.
-  if (call->graph->kind == LS_GRAPH_EAGER || call->graph->error == NULL) return;
+  const ls_status failure = call->graph->kind == LS_GRAPH_EAGER
+                                ? ls_status_clone(task->failure.status)
+                                : ls_graph_take_error(call->graph);
+  if (ls_status_is_ok(failure)) return;
   ls_status_free(task->status);
-  task->status = ls_graph_take_error(call->graph);
+  task->status = failure;
 }
 
 static ls_status name_replica(ls_replica_task *task) {
@@ -193,25 +196,19 @@ static bool is_eager(const replica_call *call) {
   return call->graph->kind == LS_GRAPH_EAGER;
 }
 
-// Fails if an op of a replica is or made a result and failed.
+// Fails if a result is a failed tensor, which may have been made outside.
 static ls_nest check_result(ls_nest leaf, void *user) {
-  const ls_graph *graph = user;
-  if (leaf.kind == LS_KIND_TENSOR && ls_tensor_is_failed(leaf.as.tensor))
-    return ls_fail(ls_made_status(leaf.as.tensor));
-  const ls_node *node = leaf.kind == LS_KIND_OP && leaf.as.op.graph == graph
-                            ? ls_graph_node(graph, leaf.as.op.id)
-                            : NULL;
-  return node != NULL && node->failure != NULL
-             ? ls_fail(ls_status_clone(node->failure))
+  (void)user;
+  return leaf.kind == LS_KIND_TENSOR && ls_tensor_is_failed(leaf.as.tensor)
+             ? ls_fail(ls_made_status(leaf.as.tensor))
              : ls_none();
 }
 
-// Checks the results of replicas that ran op by op. A request to cancel may
-// have kept ops without results from running.
-static ls_status check_results(const ls_rounds *rounds, ls_graph *graph) {
+// Checks the results of replicas that ran op by op.
+static ls_status check_results(const ls_rounds *rounds) {
   for (size_t r = 0; r < rounds->count; ++r) {
     LS_OWN(ls_nest, checked) =
-        ls_nest_map(rounds->tasks[r].result, check_result, graph);
+        ls_nest_map(rounds->tasks[r].result, check_result, NULL);
     LS_RETURN_IF_ERROR(ls_nest_status(checked));
   }
   const ls_cancel *cancel = ls_cancel_current();
@@ -231,8 +228,10 @@ static ls_status run_call(ls_strategy *strategy, replica_call *call,
                                .user = call};
   LS_RETURN_IF_ERROR(select_args(strategy, call));
   const uint64_t first_id = call->graph->next_id;
-  LS_RETURN_IF_ERROR(ls_rounds_run(&rounds));
-  if (is_eager(call)) LS_RETURN_IF_ERROR(check_results(&rounds, call->graph));
+  ls_first_failure first;  // A merge function's.
+  ls_failure_begin(&first);
+  LS_RETURN_IF_ERROR(ls_failure_end(&first, ls_rounds_run(&rounds)));
+  if (is_eager(call)) LS_RETURN_IF_ERROR(check_results(&rounds));
   if (is_eager(call) && strategy->number != 0)
     LS_RETURN_IF_ERROR(ls_ranks_meet_eager(
         call->graph, first_id, strategy->number, strategy->num_replicas));

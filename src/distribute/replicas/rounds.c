@@ -16,6 +16,8 @@ static ls_status init_task(ls_rounds *rounds, size_t id) {
   task->context.replicas = (int32_t)rounds->count;
   task->context.replica = task->replica->id + 1;
   task->context.hooks = rounds->hooks;
+  task->failure.outer = task->context.failure;
+  task->context.failure = &task->failure;
   const ls_cross_device *ops = rounds->strategy->cross_device;
   task->context.table_reduce =
       ops != NULL && !ops->built_in ? ls_replica_table_reduce : NULL;
@@ -51,6 +53,7 @@ static void deinit_task(ls_replica_task *task) {
   ls_nest_release(task->merge_args);
   ls_nest_release(task->merged);
   ls_status_free(task->status);
+  ls_status_free(task->failure.status);
 }
 
 // Returns the failure that ended the run, as the result of a replica's merge
@@ -114,7 +117,8 @@ static ls_status run_round(ls_rounds *rounds, bool *out_done) {
       LS_RETURN_IF_ERROR(end_task(task));
     if (done != 0 && done != r + 1)
       return ls_failed_precondition(
-          "the replicas made different numbers of merge calls (merge_call): %s",
+          "the replicas made different numbers of merge calls (merge_call), "
+          "collectives or writes of aggregated variables: %s",
           ended ? "a replica has ended while another waits in one"
                 : "a replica waits in one while another has ended");
   }
@@ -122,12 +126,16 @@ static ls_status run_round(ls_rounds *rounds, bool *out_done) {
   return ls_ok();
 }
 
-// Checks the arguments of a merge call. A failed nest makes the replica fail.
+// Checks the arguments of a merge call. A failed nest makes the replica fail,
+// and so does an op that failed before.
 static ls_status check_merge_args(const ls_rounds *rounds) {
-  for (size_t r = 0; r < rounds->count; ++r)
-    if (ls_nest_is_failed(rounds->tasks[r].merge_args))
-      return ls_status_annotate(ls_nest_status(rounds->tasks[r].merge_args),
-                                "on replica %zu", r);
+  for (size_t r = 0; r < rounds->count; ++r) {
+    const ls_replica_task *task = &rounds->tasks[r];
+    const ls_status status = task->failure.status != NULL
+                                 ? ls_status_clone(task->failure.status)
+                                 : ls_nest_status(task->merge_args);
+    LS_RETURN_IF_ERROR(ls_status_annotate(status, "on replica %zu", r));
+  }
   return ls_ok();
 }
 

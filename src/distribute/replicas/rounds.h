@@ -48,6 +48,7 @@ typedef struct ls_replica_task {
   ls_replica *replica;
   ls_graph *graph;  // Graph to which its callback adds ops.
   ls_context context;
+  ls_first_failure failure;  // In its callback, op by op.
   ls_distribution entry;
   ls_creator_entry creator;
   ls_shared_requests requests;

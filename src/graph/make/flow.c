@@ -139,20 +139,22 @@ static ls_status test_condition(ls_flow_callback condition, ls_nest values,
 
 static ls_nest eager_while(ls_flow_callback condition, ls_flow_callback body,
                            void *user, ls_nest values, int64_t max_trips) {
+  ls_first_failure first;
+  ls_status status = ls_ok();
+  ls_failure_begin(&first);
   for (int64_t trip = 0; max_trips == 0 || trip < max_trips; ++trip) {
     bool go_on = false;
-    const ls_status status = test_condition(condition, values, user, &go_on);
-    if (!ls_status_is_ok(status)) {
-      ls_nest_release(values);
-      return ls_fail(status);
-    }
-    if (!go_on) break;
+    status = test_condition(condition, values, user, &go_on);
+    if (!ls_status_is_ok(status) || first.status != NULL || !go_on) break;
     const ls_nest next = body(values, user);
     ls_nest_release(values);
     values = next;
-    if (ls_nest_is_failed(values)) break;
+    if (ls_nest_is_failed(values) || first.status != NULL) break;
   }
-  return values;
+  status = ls_failure_end(&first, status);
+  if (ls_status_is_ok(status)) return values;
+  ls_nest_release(values);
+  return flow_failed("while", status);
 }
 
 // The limit of a loop's trips, and whether the trips count as steps.

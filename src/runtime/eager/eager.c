@@ -145,6 +145,11 @@ static ls_status eager_value(const ls_graph *graph, uint64_t ref,
 }
 
 ls_op ls_eager_fail(ls_graph *graph, ls_status status) {
+  ls_first_failure *first = ls_context_current()->failure;
+  if (first != NULL && first->status == NULL) {
+    first->status = ls_status_clone(status);
+    first->is_unplaced = true;
+  }
   const ls_op_spec spec = {.type = LS_OP_CONSTANT};
   ls_node *node = ls_graph_append(graph, &spec, NULL, 1);
   if (node == NULL) {  // The graph reports the error when the handle is used.
@@ -554,6 +559,7 @@ ls_status ls_tensor_status(ls_tensor tensor) {
   ls_node *node = ls_graph_node_of(tensor.graph, tensor.ref);
   if (node == NULL) return refuse_stale();  // Also for ops without outputs.
   ls_eager_catch_up(tensor.graph, node);
+  ls_failure_hand_over(node->failure);
   return ls_status_clone(node->failure);
 }
 
@@ -573,9 +579,10 @@ ls_status ls_tensor_value(ls_tensor tensor, ls_array **out_array) {
   if (tensor.ref == 0 || tensor.graph == NULL ||
       tensor.graph->kind != LS_GRAPH_EAGER)
     return refuse_built(tensor);
-  LS_RETURN_IF_ERROR(eager_value(tensor.graph, tensor.ref, out_array));
-  ls_array_retain(*out_array);
-  return ls_ok();
+  const ls_status status = eager_value(tensor.graph, tensor.ref, out_array);
+  ls_failure_hand_over(status);
+  if (ls_status_is_ok(status)) ls_array_retain(*out_array);
+  return status;
 }
 
 ls_status ls_tensor_item(ls_tensor tensor, double *out_item) {
