@@ -103,7 +103,9 @@ LS_API LS_MUST_USE ls_status ls_strategy_distribute_dataset_with(
     ls_nest *out_dataset);
 // Does what ls_strategy_distribute_datasets_from_function does, with options.
 // The function is called once per host, in order, in a device scope of that
-// host; its elements go to the host's replicas round-robin, unchanged. It
+// host; its elements go to the host's replicas round-robin, unchanged. In an
+// incomplete last group the other replicas get empty elements if a size of the
+// elements is not known; else the group is dropped, with a line in the log. It
 // returns a data set or an ls_nest_input_callable. With a pipeline per replica
 // it is called for each replica, and replica i gets the elements of data set i.
 LS_API LS_MUST_USE ls_status ls_strategy_distribute_datasets_from_function_with(

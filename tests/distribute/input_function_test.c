@@ -10,6 +10,7 @@
 #include "lockstep/element_spec.h"
 #include "lockstep/record.h"
 #include "support/inputs.h"
+#include "support/place.h"
 #include "support/replicas.h"
 #include "support/tpu_strategies.h"
 
@@ -112,6 +113,30 @@ TEST(replicas_without_data_get_empty_batches) {
   a = (asked){.counts = {4, 2}, .batch = 2};
   iterator = iterator_on(from_function(pod, make_numbers, &a, NULL));
   EXPECT_DEALT(iterator, "[0 1] [100 101]");
+  ls_distributed_iterator_release(iterator);
+}
+
+static int dropped_lines;
+static void count_line(void *user, const ls_log_line *line) {
+  (void)user;
+  dropped_lines +=
+      strstr(line->text, "the last 3 elements are not enough for all 4") !=
+      NULL;
+}
+
+TEST(elements_of_known_shapes_are_not_dropped_in_silence) {
+  LS_SPEC("M66");
+  LS_OWN(open_place, home) =
+      runtime_begin((ls_runtime_options){.log = count_line});
+  LS_OWN(ls_strategy, four) = mirrored_of(4);
+  asked a = {.counts = {6}, .batch = 2};
+  dropped_lines = 0;
+  ls_distributed_iterator *iterator =
+      iterator_on(from_function(four, make_numbers, &a, NULL));
+  LS_OWN(ls_nest, element) = ls_none();
+  expect_status(ls_distributed_iterator_next(iterator, &element),
+                LS_OUT_OF_RANGE, "");
+  assert_int_equal(dropped_lines, 1);
   ls_distributed_iterator_release(iterator);
 }
 

@@ -129,7 +129,6 @@ static ls_status use_own(making *self, ls_dataset *dataset,
 static ls_status use_whole(making *self, ls_dataset *dataset,
                            ls_shard_policy policy) {
   ls_distributed_dataset *data = self->data;
-  data->drops_group = true;
   data->is_never_partial = true;
   data->wraps = true;
   if (policy != LS_SHARD_DATA || data->map.num_hosts > 1)

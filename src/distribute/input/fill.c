@@ -421,7 +421,7 @@ static ls_status fill_empty(ls_distributed_iterator *self, size_t replica) {
 
 // Logs the number of values dropped from an incomplete group.
 static void log_dropped(const ls_distributed_iterator *self, size_t count) {
-  if (count == 0 || !self->data->drops_group) return;
+  if (count == 0) return;
   ls_runtime_log(self->data->runtime, LS_LOG_INFO, "distribute",
                  "iterator '%s': the last %zu elements are not enough for all "
                  "%zu replicas of %s and are left out",

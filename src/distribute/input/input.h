@@ -51,7 +51,6 @@ typedef struct ls_distributed_dataset {
   bool is_endless;  // True if no pipeline of this process has an end.
   // True if no step can be partial, whatever the shapes.
   bool is_never_partial;
-  bool drops_group;  // True if an incomplete last group is left out and logged.
   // Device of each replica's value, borrowed: the replica's device or, if
   // values stay on hosts, the host; NULL: not known.
   const char **places;
