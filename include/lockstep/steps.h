@@ -4,11 +4,20 @@
 // Steps on an iterator: a function that is built once and runs on each of the
 // next elements, in a loop on the host around one replicated computation.
 //
-//   static ls_nest step(ls_step_context *context, ls_nest inputs, void *user) {
-//     ...
+//   static ls_nest replica_step(ls_nest args, void *user) {
+//     ls_step_context *context = user;
+//     ... the loss of ls_nest_item(args, 0) ...
+//     ls_op train = ls_optimizer_minimize(optimizer, loss);
 //     ls_status status = ls_step_context_set_output(
 //         context, "loss", ls_leaf(loss), LS_SOME(LS_REDUCE_MEAN));
 //     return ls_status_is_ok(status) ? ls_nest_op(train) : ls_fail(status);
+//   }
+//   static ls_nest step(ls_step_context *context, ls_nest inputs, void *user) {
+//     ls_nest args = LS_TUPLE(ls_nest_retain(inputs)), made = ls_none();
+//     ls_status status = ls_strategy_call_for_each_replica(
+//         strategy, replica_step, args, context, &made);
+//     ls_nest_release(args);
+//     return ls_status_is_ok(status) ? made : ls_fail(status);
 //   }
 //   ...
 //   status = ls_strategy_run_steps(
@@ -34,7 +43,8 @@ typedef struct ls_step_context ls_step_context;
 // Builds a step, in the replicated computation: called once for all replicas,
 // each of which has its own part of an element (lent) as `inputs`. If it has
 // set outputs, it returns an op or a tensor, after which they are read; else an
-// op or none.
+// op or none. It is in cross-replica context: an optimizer works only in a
+// callback of ls_strategy_call_for_each_replica, as above.
 //
 // For a mirrored strategy it is called in cross-replica context, and calls the
 // replicas itself (ls_strategy_run): `inputs` has a value for each, and it
@@ -48,7 +58,8 @@ typedef struct ls_steps {
   void *user;
   ls_distributed_iterator *iterator;  // Required. The graph retains it.
   // Number of steps per run. 0 and below: none. Default 1. For a TPU strategy
-  // whose steps_per_run is 1, a run is one step.
+  // whose steps_per_run is 1, a run is one step, whatever the number, with a
+  // warning: only ls_tpu_strategy_v1_create sets steps_per_run.
   ls_opt iterations;
   // Initial outputs, before the first step: a nest with as many leaves of the
   // same dtypes, lent; for a mirrored strategy with a value for each replica

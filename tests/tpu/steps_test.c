@@ -3,6 +3,7 @@
 // Steps on an iterator: what is built, what comes out, what is refused.
 #include <string.h>
 
+#include "lockstep/optimizers.h"
 #include "lockstep/replicate.h"
 #include "lockstep/steps.h"
 #include "lockstep/strategy_extended.h"
@@ -11,6 +12,7 @@
 #include "support/computation.h"
 #include "support/function.h"
 #include "support/inputs.h"
+#include "support/placed.h"
 #include "support/replicas.h"
 #include "support/tpu_strategies.h"
 #include "tpu/strategy/strategy.h"
@@ -22,6 +24,8 @@ typedef struct job {
   ls_variable *total;    // Of all that replica 0 was given.
   ls_distributed_iterator *iterator;
   ls_step_context *context;
+  ls_optimizer *optimizer;
+  ls_step_context *building;
   int calls, leaves;
 } job;
 
@@ -183,6 +187,22 @@ TEST(steps_before_the_end_of_the_data_stay) {
   assert_true(computation_fetch(&c, ls_variable_read(j.counter)) == 5);
 }
 
+TEST(steps_that_a_run_does_not_make_are_warned_of) {
+  LS_SPEC("T158");
+  LS_OWN_BEGUN(logged_runtime, log, logged_runtime_begin);
+  const char *warning = "a run makes one step and not 3";
+  for (int per_run = 1; per_run <= 2; ++per_run) {
+    LS_OWN_BEGUN(job, j, begin, 2, per_run, 4);
+    LS_OWN_BEGUN(computation, c, computation_open);
+    j.counter = number_variable("counter");
+    LS_OWN(ls_nest, initial) = zeros(2);
+    expect_ok(build(&j, step, LS_SOME(1), initial));
+    assert_int_equal(count_logged(&log, warning), per_run - 1);
+    expect_ok(build(&j, step, LS_SOME(3), initial));
+    assert_int_equal(count_logged(&log, warning), 1);
+  }
+}
+
 TEST(everything_stands_on_the_host) {
   LS_SPEC("T158 T159");
   for (int per_run = 1; per_run <= 2; ++per_run) {
@@ -313,6 +333,55 @@ TEST(initial_values_are_like_the_outputs) {
   // Without a loop nobody looks at them.
   ls_tpu_strategy_of(j.strategy)->steps_per_run = 1;
   expect_ok(build(&j, step, LS_SOME(2), other));
+}
+
+// ---- Steps that train ------------------------------------------------------
+static ls_nest train_replica(ls_nest args, void *user) {
+  job *j = user;
+  const ls_tensor x = number_of_input(ls_nest_item(args, 0));
+  const ls_tensor loss = ls_mul(ls_variable_read(j->total), x);
+  const ls_op trained = ls_optimizer_minimize(j->optimizer, loss);
+  const ls_status status = ls_step_context_set_output(
+      j->building, "loss", ls_leaf(loss), LS_SOME(LS_REDUCE_MEAN));
+  return ls_status_is_ok(status) ? ls_nest_op(trained) : ls_fail(status);
+}
+
+static ls_nest train_replicas(ls_step_context *context, ls_nest inputs,
+                              void *user) {
+  job *j = user;
+  ls_nest made = ls_none();
+  j->building = context;
+  LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_retain(inputs));
+  const ls_status status = ls_strategy_call_for_each_replica(
+      j->strategy, train_replica, args, j, &made);
+  return ls_status_is_ok(status) ? made : ls_fail(status);
+}
+
+// As in the header.
+TEST(a_step_trains_by_a_call_for_each_replica) {
+  for (int per_run = 1; per_run <= 2; ++per_run) {
+    LS_OWN_BEGUN(job, j, begin, 2, per_run, 4);
+    LS_OWN_BEGUN(computation, c, computation_open);
+    {
+      LS_STRATEGY_SCOPE(j.strategy);
+      LS_OWN(ls_array, one) =
+          array_of(LS_DTYPE_F32, LS_SCALAR, (const double[]){1});
+      expect_ok(ls_variable_create(
+          &(ls_variable_options){.name = "w", .initial_array = one}, &j.total));
+    }
+    expect_ok(
+        ls_sgd_create(&(ls_sgd_options){.learning_rate = 1}, &j.optimizer));
+    LS_OWN(ls_nest, initial) = zeros(1);
+    expect_ok(build(&j, train_replicas, LS_SOME(2), initial));
+    computation_initialize(&c, j.total);
+    // Gradients are 0.5 and 2.5, the means of each step's numbers.
+    double loss = 0;
+    expect_ok(run(&c, &j, &loss));
+    assert_true(loss == (per_run == 1 ? 0.5 : 1.25));
+    assert_true(computation_fetch(&c, ls_variable_read(j.total)) ==
+                (per_run == 1 ? 0.5 : -2));
+    ls_optimizer_release(j.optimizer);
+  }
 }
 
 // ---- What a step returns ---------------------------------------------------

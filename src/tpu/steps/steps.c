@@ -11,6 +11,7 @@
 #include "lockstep/regroup.h"
 #include "lockstep/replicate.h"
 #include "lockstep/strategy_extended.h"
+#include "tpu/pod/pod.h"
 #include "tpu/replicate/context.h"
 #include "tpu/strategy/strategy.h"
 
@@ -220,6 +221,13 @@ static ls_status tpu_build(ls_steps_build *build, ls_tpu_strategy *strategy) {
   struct ls_tpu_steps entry;
   LS_RETURN_IF_ERROR(ls_tpu_strategy_host(&strategy->base, &host));
   LS_DEVICE_SCOPE(host.text);  // If refused, the device refuses the first op.
+  const ls_opt iterations = build->options->iterations;
+  if (iterations.set && iterations.value != 1 && strategy->steps_per_run <= 1)
+    ls_tpu_log(strategy->base.runtime, LS_LOG_WARNING,
+               "steps on an iterator of %s: a run makes one step and not %lld, "
+               "as the strategy's steps_per_run is 1; set it by "
+               "ls_tpu_strategy_v1_create",
+               strategy->base.label, (long long)iterations.value);
   steps_enter(strategy, &entry);
   const ls_status status = steps_build_all(build, strategy->steps_per_run > 1);
   steps_leave(strategy, &entry);
