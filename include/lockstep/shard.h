@@ -16,10 +16,12 @@ extern "C" {
 
 // Zero in a field means its default.
 typedef struct ls_shard_options {
-  ls_opt num_shards;      // Number of replicas. Default 1.
-  const int *input_axes;  // Axis along which each input is cut. Default: all 0.
+  ls_opt num_shards;  // Number of replicas. Default 1.
+  // Axis along which each input is cut; negative ones count from the end.
+  // Default: all 0.
+  const int *input_axes;
   size_t num_input_axes;
-  // Axis along which each output is joined. Default: all 0.
+  // Axis along which each output is joined, likewise. Default: all 0.
   const int *output_axes;
   size_t num_output_axes;
   // True: an output is joined from all shards; false: it is shard 0's. One for

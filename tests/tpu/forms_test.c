@@ -87,6 +87,28 @@ TEST(each_shard_gets_its_part_and_outputs_are_joined) {
                (const double[]){10, 20, 31, 41});
 }
 
+TEST(negative_axes_count_from_the_end) {
+  LS_SPEC("O122");
+  sharded *s = *state;
+  LS_OWN(ls_nest, outputs) = ls_none();
+  {
+    LS_GRAPH_SCOPE(s->graph);
+    expect_ok(
+        ls_shard(three, NULL, s->inputs,
+                 &(ls_shard_options){.num_shards = LS_SOME(2),
+                                     .input_axes = (const int[]){-2, -1},
+                                     .num_input_axes = 2,
+                                     .output_axes = (const int[]){-2, 0, -1},
+                                     .num_output_axes = 3},
+                 &outputs));
+  }
+  LS_OWN(ls_nest, results) = fetch(s, outputs);
+  expect_array(ls_nest_item(results, 0), LS_SHAPE(4, 2),
+               (const double[]){0, 2, 4, 6, 8, 10, 12, 14});
+  expect_array(ls_nest_item(results, 2), LS_SHAPE(1, 4),
+               (const double[]){10, 20, 31, 41});
+}
+
 TEST(outputs_can_be_those_of_shard_0) {
   LS_SPEC("O123 O124");
   sharded *s = *state;
@@ -160,6 +182,8 @@ TEST(shards_that_cannot_be_are_refused_with_their_numbers) {
        "input 1: dimension 0 of size 1 cannot be cut into 2 shards"},
       {{.input_axes = (const int[]){0, 2}, .num_input_axes = 2},
        "cannot be cut along axis 2"},
+      {{.input_axes = (const int[]){0, -3}, .num_input_axes = 2},
+       "cannot be cut along axis -3"},
       {{.output_axes = (const int[]){0}, .num_output_axes = 1},
        "1 axes for 3 outputs"},
       {{.outputs_from_all = (const bool[]){true, false},

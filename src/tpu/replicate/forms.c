@@ -60,7 +60,7 @@ static ls_status forms_check_inputs(const sharding *s, ls_nest inputs) {
 }
 
 static ls_status check_input(const sharding *s, ls_tensor x, size_t index) {
-  const int axis = axis_of(s->options->input_axes, index);
+  const int axis = ls_make_axis(x, axis_of(s->options->input_axes, index));
   const ls_shape shape = ls_tensor_shape(x);
   if (ls_tensor_is_failed(x))
     return ls_invalid_argument("input %zu is a failed tensor", index);
@@ -83,7 +83,7 @@ static ls_nest forms_parts_of(const sharding *s, ls_nest inputs, size_t shard) {
   LS_OWN(ls_nest_builder, parts) = {0};
   for (size_t i = 0; i < count; ++i) {
     const ls_tensor x = ls_nest_tensor(inputs, i);
-    const int axis = axis_of(s->options->input_axes, i);
+    const int axis = ls_make_axis(x, axis_of(s->options->input_axes, i));
     const int64_t size = ls_tensor_shape(x).dim[axis] / (int64_t)s->shards;
     const int64_t first = (int64_t)shard * size;
     ls_nest_builder_append(
