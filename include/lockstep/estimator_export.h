@@ -90,8 +90,9 @@ typedef struct ls_estimator_exporting {
 // export outputs of the model's spec; in other modes than prediction, which
 // export without TPUs, there is one, "train" or "eval", with the loss and the
 // predictions. An exported model does not depend on cores or batch sizes: it is
-// called as for CPUs, with no `batch_size` in its parameters. `*out_path`,
-// which the caller owns (ls_text_release), is the folder.
+// called as for CPUs, with no `batch_size` and a false `use_tpu` in its
+// parameters, for both graphs. `*out_path`, which the caller owns
+// (ls_text_release), is the folder.
 //   LS_INVALID_ARGUMENT     no receiver or base; a result of the receiver or
 //                           the model does not fit.
 //   LS_FAILED_PRECONDITION  no checkpoint: names model_dir; a variable is not

@@ -20,6 +20,7 @@ typedef enum gives {
   GIVES_OTHER_MODE,
   GIVES_TENSOR,        // Predictions that are no dict,
   GIVES_UNKNOWN_ROWS,  // or have a row for each of an unknown number.
+  GIVES_NOTHING,
   FAILS,
 } gives;
 
@@ -67,6 +68,7 @@ static ls_nest input_of(void *user, ls_input_call *call) {
   j->config = call->config;
   const ls_tensor one = ls_scalar(LS_DTYPE_F32, 1);
   snprintf(j->device, sizeof(j->device), "%s", ls_op_device(ls_tensor_op(one)));
+  if (j->gives == GIVES_NOTHING) return ls_none();
   return j->gives == FAILS ? LS_FAIL(LS_ABORTED, "out of coffee")
                            : ls_leaf(one);
 }
@@ -475,7 +477,7 @@ static ls_nest keeps(void *user, ls_input_call *call) {
   expect_ok(
       ls_user_context_deployment(ls_params_context(call->params), &deployment));
   *invocation = deployment.invocation;
-  return ls_none();
+  return ls_leaf(ls_scalar(LS_DTYPE_F32, 1));
 }
 
 TEST(each_call_has_a_context_of_its_own) {
@@ -516,6 +518,9 @@ TEST(input_functions_are_given_what_they_take) {
   p.input.arguments = NULL;
   j.gives = FAILS;
   expect_status(call_input(&p, &a_place), LS_ABORTED, "out of coffee");
+  j.gives = GIVES_NOTHING;
+  expect_status(call_input(&p, &a_place), LS_INVALID_ARGUMENT,
+                "input_fn has returned none");
   p.input.call = NULL;
   expect_status(call_input(&p, &a_place), LS_INVALID_ARGUMENT, "no input_fn");
   end(&p, &j);

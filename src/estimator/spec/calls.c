@@ -129,7 +129,10 @@ ls_status ls_call_input(const ls_estimator_calls *calls,
                  &call, out_value);
   ls_nest_release(call.params);
   ls_nest_add_reads(calls->params, params);
-  return status;
+  return ls_status_is_ok(status) && out_value->kind == LS_KIND_NONE
+             ? ls_invalid_argument("input_fn has returned none: it must return "
+                                   "features, or a data set of them")
+             : status;
 }
 
 // ---- Static shapes ---------------------------------------------------------
