@@ -467,6 +467,7 @@ typedef enum misstep {
   ASSIGNS_OTHER_SHAPE,
   ADDS_OTHER_SHAPES,
   LOOKS_FOR_A_TENSOR,
+  REDUCES_NO_TENSOR,
 } misstep;
 
 typedef struct walk {
@@ -485,8 +486,10 @@ static ls_nest misstep_first(ls_nest args, void *user) {
     ls_variable_assign(w->own, two);
   else if (w->misstep == ADDS_OTHER_SHAPES)
     ls_add(two, ls_fill(LS_DTYPE_F32, LS_SHAPE(3), 1));
-  else
+  else if (w->misstep == LOOKS_FOR_A_TENSOR)
     ls_neg(ls_nest_tensor(args, 0));
+  else
+    ls_all_reduce(LS_REDUCE_SUM, ls_nest_tensor(args, 0));
   ls_variable_assign(w->own, scalar_of(5));
   ls_variable_assign(w->common, scalar_of(5));
   return ls_none();
@@ -503,10 +506,13 @@ TEST(the_first_op_that_fails_fails_a_run_op_by_op) {
       {ASSIGNS_OTHER_SHAPE, "f32[2]", 0},
       {ADDS_OTHER_SHAPES, "f32[2] and f32[3]", 0},
       {LOOKS_FOR_A_TENSOR, "make it a tensor by ls_tensor_from_array", 0},
+      {REDUCES_NO_TENSOR, "make it a tensor by ls_tensor_from_array", 0},
   };
   for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); ++i)
     for (int replicas = 1; replicas <= 3; ++replicas) {
-      if (cases[i].misstep == ASSERTS_ON_ONE && replicas == 1) continue;
+      const bool needs_others = cases[i].misstep == ASSERTS_ON_ONE ||
+                                cases[i].misstep == REDUCES_NO_TENSOR;
+      if (needs_others && replicas == 1) continue;
       LS_OWN(ls_strategy, strategy) = mirrored_of(replicas);
       LS_OWN(ls_variable, own) = NULL;
       LS_OWN(ls_variable, common) = variable_in(

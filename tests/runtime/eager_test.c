@@ -409,6 +409,15 @@ TEST(a_tape_may_end_before_anything_has_run) {
   ls_tape_release(tape);
 }
 
+TEST(a_tape_says_why_it_cannot_watch) {
+  ls_tape *tape = NULL;
+  LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_zeros(LS_DTYPE_F32, LS_SHAPE(2)));
+  expect_ok(ls_tape_begin(&tape));
+  expect_status(ls_tape_watch(tape, ls_nest_tensor(args, 0)),
+                LS_INVALID_ARGUMENT, "ls_tensor_from_array");
+  ls_tape_release(tape);
+}
+
 TEST(a_frame_with_an_unreleased_tape_cannot_end) {
   ls_tape *tape = NULL;
   expect_ok(ls_frame_begin());

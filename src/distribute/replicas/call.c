@@ -314,6 +314,7 @@ static ls_tensor merged_tensor(ls_nest made) {
 }
 
 ls_tensor ls_replica_table_reduce(ls_reduce_op op, ls_tensor x) {
+  if (x.ref == 0) return ls_identity(x);  // Fails with the reason.
   // `op` is on the stack of a paused fiber. Replica 0's is used.
   return merged_tensor(meet_replicas(ls_replica_context(), "all_reduce",
                                      reduce_merge, ls_leaf(x), &op));

@@ -62,6 +62,7 @@ void ls_stop_recording_begin(ls_scope *scope) {
 
 ls_status ls_tape_watch(ls_tape *tape, ls_tensor tensor) {
   LS_REQUIRE(tape);
+  if (tensor.ref == 0) return ls_made_status(ls_identity(tensor));
   if (tensor.graph != tape->graph ||
       ls_graph_node_of(tape->graph, tensor.ref) == NULL)
     return ls_invalid_argument("a tape watches values of its own eager graph");
