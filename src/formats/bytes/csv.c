@@ -314,9 +314,10 @@ static bool read_bool(ls_bytes text, void *out) {
 // Returns an odd f32 next to a number that is no f32: it rounds to 16 bits as
 // the number does.
 static float odd_of(double value, float narrow) {
-  return (double)narrow != value && ls_float_bits(narrow) % 2 == 0
-             ? nexttowardf(narrow, (long double)value)
-             : narrow;
+  uint32_t bits = ls_float_bits(narrow);
+  if ((double)narrow == value) return narrow;
+  if (fabs((double)narrow) > fabs(value)) --bits;
+  return ls_float_of_bits(bits | 1);
 }
 
 bool ls_csv_read(const ls_csv_field *field, ls_dtype dtype, void *out) {
