@@ -197,7 +197,9 @@ static int report_end(const training *run) {
     return cli_end_again(run->flags->train.again, end->step);
   const int code = end->stopped ? cli_ranks_stopped() : CLI_OK;
   if (!cli_leads()) return code;
-  if (run->end.stopped_early && !run->flags->train.quiet)
+  if (end->stopped && end->step < 0)
+    cli_say("train", "stopped before the first step; there is no run");
+  else if (run->end.stopped_early && !run->flags->train.quiet)
     cli_say("train",
             "stopped early after %lld steps: %s was best at step %lld, %.6g; "
             "the run is in %s",

@@ -128,17 +128,20 @@ ends_early() {
     fail "early SIG$signal: not one line"
 }
 # Replicas are traced one by one: a signal ends that, too.
-rm -rf run
-env --default-signal=INT "$lockstep" train --model tiny --data synthetic \
-  --replicas 4000 --run-dir run >out.txt 2>err.txt &
-process=$!
-waits_for test -s run/config.json
-kill -s INT $process
-wait $process
-code=$?
-[ $code = 130 ] && [ ! -e run ] &&
-  grep -q 'stopped before the first step; there is no run' err.txt ||
-  fail "a signal while replicas are traced: code $code"
+for kind in "" --estimator; do
+  rm -rf run
+  # shellcheck disable=SC2086
+  env --default-signal=INT "$lockstep" train --model tiny --data synthetic \
+    --replicas 4000 --batch-size 4000 $kind --run-dir run >out.txt 2>err.txt &
+  process=$!
+  waits_for test -s run/lock
+  kill -s INT $process
+  wait $process
+  code=$?
+  [ $code = 130 ] && [ ! -e run ] &&
+    grep -q 'stopped before the first step; there is no run' err.txt ||
+    fail "a signal while replicas are traced: code $code"
+done
 
 rm -rf run runs
 "$lockstep" train --model ./mine.so --data synthetic --steps 2 --quiet \

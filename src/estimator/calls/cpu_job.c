@@ -74,8 +74,13 @@ static ls_nest take_spec(ls_job *job, ls_estimator_spec *spec,
   return results;
 }
 
+// A stop ends a training before its first step: many replicas take long to
+// build. Ranks do not agree on a stop meanwhile.
 static ls_nest strategy_job_call_model(ls_job *job, ls_nest args) {
   ls_estimator_spec *spec = NULL;
+  if (job->stops_build && job->ranks.communicator == NULL &&
+      ls_job_is_stopped(job))
+    return LS_FAIL(LS_CANCELLED, "stopped before the first step");
   const ls_status status =
       ls_call_model(&job->calls,
                     &(ls_model_inputs){.features = ls_nest_item(args, 0),

@@ -79,6 +79,7 @@ struct ls_job {
   // they request `agreed`, once `stop` is requested on one.
   ls_ranks ranks;
   ls_train_stop agreed;
+  bool stops_build;  // A request ends building the model, too.
 
   // Fields for jobs on TPUs.
   ls_system_use use;

@@ -346,7 +346,12 @@ static ls_status train_model(ls_job *job, const ls_estimator_training *t,
   LS_OWN(ls_nest, fetches) = ls_none();
   LS_OWN(ls_nest, step) = ls_none();
   if (t->lines.gradient_norm) ls_graph_keep_gradients(job->graph);
-  LS_RETURN_IF_ERROR(train_build(job, saved));
+  const ls_status built = train_build(job, saved);
+  if (ls_status_code(built) == LS_CANCELLED && ls_job_is_stopped(job)) {
+    ls_status_free(built);
+    return ls_ok();
+  }
+  LS_RETURN_IF_ERROR(built);
   ls_job_set_state(job);
   if (saved < 0) LS_RETURN_IF_ERROR(ls_job_set_values(job));
   LS_RETURN_IF_ERROR(train_add_hooks(job, t, saved));
@@ -363,11 +368,13 @@ static ls_status train_model(ls_job *job, const ls_estimator_training *t,
 }
 
 // Trains once. `*again` is true if the saved position was at the end of the
-// data, so that no step was made.
+// data, so that no step was made. `was_asked`: a stop was requested before the
+// call, whose hooks see its begin and its end all the same.
 static ls_status train_once(ls_estimator *self, const ls_estimator_training *t,
-                            int64_t saved, bool afresh, ls_training_end *end,
-                            bool *again) {
+                            int64_t saved, bool afresh, bool was_asked,
+                            ls_training_end *end, bool *again) {
   ls_job job = {.stop = t->stop,
+                .stops_build = !was_asked,
                 .afresh = afresh,
                 .steps_wanted = t->steps,
                 .max_steps = t->max_steps};
@@ -382,14 +389,16 @@ static ls_status train_once(ls_estimator *self, const ls_estimator_training *t,
 // Trains in the folder; `end` is zeroed.
 static ls_status train_in(ls_estimator *self, const ls_estimator_training *t,
                           ls_run_folder *folder, ls_training_end *end) {
+  const bool asked = ls_train_stop_requested(t->stop);
   bool done = false, again = false;
   int64_t step = -1;
   LS_RETURN_IF_ERROR(begin_everywhere(self, t, folder, &done, &step));
   end->step = step;
   if (done) return ls_ok();
-  LS_RETURN_IF_ERROR(train_once(self, t, step, false, end, &again));
+  LS_RETURN_IF_ERROR(train_once(self, t, step, false, asked, end, &again));
   again = again && !t->continues_input;
-  if (again) LS_RETURN_IF_ERROR(train_once(self, t, step, true, end, &again));
+  if (again)
+    LS_RETURN_IF_ERROR(train_once(self, t, step, true, asked, end, &again));
   if (!end->has_loss && !t->continues_input)
     ls_runtime_log(self->runtime, LS_LOG_WARNING, "estimator",
                    "training has made no step");
