@@ -304,7 +304,8 @@ static ls_status take_pairs(step *s, ls_variable *const *variables,
                                variables == NULL ? "variables" : "gradients");
   if (ls_in_cross_replica_context())
     return ls_failed_precondition(
-        "ls_optimizer_apply works in replicas; in a cross-replica context use "
+        "ls_optimizer_apply works in replicas: call it in those of "
+        "ls_strategy_call_for_each_replica, or with all replicas' gradients "
         "ls_optimizer_apply_across");
   for (size_t i = 0; i < count; ++i) {
     if (variables[i] == NULL)
