@@ -11,15 +11,16 @@
 // Arrays of at most FEW elements are read column by column.
 enum { LEAST_COLUMNS = 32, CHUNK = 256, FEW = 64 };
 
-// Returns an integer that orders 16-bit floats: NaN before all others.
-LS_INLINE int order_half(uint16_t bits, int infinity, int nan) {
-  const int size = bits & 0x7FFF, value = bits >> 15 != 0 ? -size : size;
-  return size > infinity ? nan : value;
+// Returns an integer that orders 16-bit floats: NaN before all others, those
+// below `least` alike. Subnormals of f16 are numbers of f32.
+LS_INLINE int order_half(uint16_t bits, int least, int infinity, int nan) {
+  const int size = bits & 0x7FFF, number = size < least ? 0 : size;
+  return size > infinity ? nan : bits >> 15 != 0 ? -number : number;
 }
-#define LARGEST_F16(x) order_half(x, 0x7C00, INT16_MAX)
-#define LARGEST_BF16(x) order_half(x, 0x7F80, INT16_MAX)
-#define SMALLEST_F16(x) order_half(x, 0x7C00, INT16_MIN)
-#define SMALLEST_BF16(x) order_half(x, 0x7F80, INT16_MIN)
+#define LARGEST_F16(x) order_half(x, 0, 0x7C00, INT16_MAX)
+#define LARGEST_BF16(x) order_half(x, 0x80, 0x7F80, INT16_MAX)
+#define SMALLEST_F16(x) order_half(x, 0, 0x7C00, INT16_MIN)
+#define SMALLEST_BF16(x) order_half(x, 0x80, 0x7F80, INT16_MIN)
 #define SAME(x) (x)
 #define MORE(x, y) ((x) > (y))
 #define LESS(x, y) ((x) < (y))
