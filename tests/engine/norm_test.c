@@ -180,6 +180,25 @@ TEST(layer_norm_agrees_with_the_reference) {
   }
 }
 
+TEST(large_rows_of_equal_numbers_have_finite_gradients) {
+  for (int64_t columns = 1; columns < 7; ++columns)
+    for (int wide = 0; wide < 2; ++wide) {
+      loop_random random = {7};
+      const ls_dtype dtype = wide != 0 ? LS_DTYPE_F64 : LS_DTYPE_F32;
+      const double large = wide != 0 ? 0x1p1020 : 0x1p124;
+      const norm n = {dtype, 3, columns, false, large, large};
+      LS_OWN(loop_case, c) = {.op = LS_OP_LAYER_NORM_GRAD, .out = array_of(&n)};
+      add_operands(&c, &n, 2, 1, &random);
+      loop_case_add_output(&c, channels_of(&n));
+      loop_case_add_output(&c, channels_of(&n));
+      HEAP(void, dx) = loop_case_run(&c);
+      for (int64_t i = 0; i < 3 * columns; ++i)
+        assert_true(isfinite(loop_read(dtype, dx, i)));
+      for (int64_t i = 0; i < columns; ++i)
+        assert_true(isfinite(loop_read(dtype, c.results[0], i)));
+    }
+}
+
 // ---- Instruction sets ------------------------------------------------------
 // All outputs of a case, one behind the other.
 static unsigned char *bytes_on(loop_case c, const char *kernels, size_t *size) {

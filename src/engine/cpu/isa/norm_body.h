@@ -341,7 +341,7 @@ typedef struct {
   VEC mean, inverse, sum, product;
 } row_slope;
 
-// Adds some columns of the rows to all sums. In absent lanes dy is 0.
+// Adds some columns of the rows to all sums. In absent lanes dy and r are 0.
 LS_INLINE void sum_gradient_at(const rows_work *w, row_slope *slopes,
                                const size_t rows, size_t j, size_t lanes) {
   const VEC scale = load_columns(w->norm->scale, j, lanes);
@@ -353,7 +353,8 @@ LS_INLINE void sum_gradient_at(const rows_work *w, row_slope *slopes,
     const ELEM *from = w->dy + i * w->columns + j;
     fetch_next(from, w->columns, rows);
     const VEC dy = load_lanes(from, lanes);
-    const VEC r = V(mul)(V(sub)(x, slopes[i].mean), slopes[i].inverse);
+    VEC r = V(mul)(V(sub)(x, slopes[i].mean), slopes[i].inverse);
+    if (lanes < LANES) r = V(first_n)(lanes, r, V(zero)());
     const VEC g = V(mul)(dy, scale);
     slopes[i].sum = V(add)(slopes[i].sum, g);
     slopes[i].product = V(fma)(g, r, slopes[i].product);
