@@ -4,6 +4,7 @@
 // after the other, each on all elements.
 #include <string.h>
 
+#include "base/threads/workers.h"
 #include "engine/cpu/kernels/element/chain.h"
 #include "support/expect.h"
 #include "support/kernel_tables.h"
@@ -210,11 +211,13 @@ TEST(random_steps_give_the_bytes_of_single_ones) {
       const int64_t count = counts[i % LS_COUNT_OF(counts)];
       const uint32_t in_place = loop_random_bits(&random) % (1U << OUTPUTS);
       const size_t offset = loop_random_bits(&random) % 3 * 4;
+      const uint64_t mode = ls_float_mode_enter();
       program p = {.kernels = tables.at[t]};
       make_random(&p, &random, in_place);
       finish(&p, count);
       expect_same_bytes(&p, count, offset, in_place,
                         i % 3 == 0 ? NUMBERS_ANY : NUMBERS_SMALL, random);
+      ls_float_mode_leave(mode);
       ls_arena_deinit(&p.arena);
     }
   }
@@ -250,7 +253,9 @@ TEST(operands_are_kept_arrays_and_numbers_on_either_side) {
         program p = {.kernels = tables.at[t]};
         make_pair(&p, operands[i / 6], binary_ops[op], operands[i / 2 % 3],
                   i % 2 != 0);
+        const uint64_t mode = ls_float_mode_enter();
         expect_same_bytes(&p, LS_CHAIN_ELEMENTS, 0, 0, NUMBERS_ANY, random);
+        ls_float_mode_leave(mode);
         ls_arena_deinit(&p.arena);
       }
 }

@@ -148,6 +148,65 @@ TEST(the_sign_of_a_denormal_is_zero) {
   }
 }
 
+// Args: a matrix. Its extremes: of elements, alone and in a chain, of rows,
+// columns, short rows and windows, and scattered; the index of the first.
+enum { ROWS = 7, COLUMNS = 40, EXTREMES = 13 };
+static ls_nest extremes(ls_nest args, void *user) {
+  (void)user;
+  const ls_tensor x = ls_nest_tensor(args, 0);
+  const ls_dtype dtype = ls_tensor_dtype(x);
+  const ls_tensor low = ls_scalar(dtype, -1), high = ls_scalar(dtype, 1);
+  const ls_tensor ones = ls_fill(dtype, LS_SHAPE(ROWS, COLUMNS), 1);
+  const ls_tensor short_rows = ls_reshape(x, LS_SHAPE(ROWS * COLUMNS / 5, 5));
+  const ls_tensor index = ls_iota(LS_DTYPE_I32, LS_SHAPE(ROWS), 0);
+  const ls_tensor line = ls_reshape(x, LS_SHAPE(1, ROWS, COLUMNS));
+  const ls_tensor results[EXTREMES] = {
+      ls_maximum(x, low),
+      ls_maximum(low, x),
+      ls_minimum(x, ones),
+      ls_relu(x),
+      ls_clamp(low, x, high),
+      ls_abs(ls_neg(ls_maximum(x, ls_neg(ones)))),
+      ls_neg(ls_abs(ls_relu(ls_minimum(ones, x)))),
+      ls_reduce_max(x, LS_AXES(0)),
+      ls_reduce_min(x, LS_AXES(1)),
+      ls_reduce_max(short_rows, LS_AXES(1)),
+      ls_reduce_window(LS_WINDOW_MAX, line, LS_SHAPE(2), NULL),
+      ls_scatter(LS_SCATTER_MAX, ls_neg(ones), index, x),
+      ls_argmax(x, 1),
+  };
+  ls_nest items[EXTREMES];
+  for (size_t i = 0; i < EXTREMES; ++i)
+    items[i] = ls_leaf(results[i]);
+  return ls_nest_sequence(LS_KIND_TUPLE, items, EXTREMES);
+}
+
+// A zero comes first, which is as large as what follows.
+TEST(extremes_of_denormals_are_zeros_at_every_place) {
+  static const ls_dtype dtypes[] = {LS_DTYPE_F32, LS_DTYPE_F64, LS_DTYPE_BF16};
+  for (int t = 0; t < 2 * (int)LS_COUNT_OF(dtypes); ++t) {
+    const ls_dtype dtype = dtypes[t / 2];
+    const double size = dtype == LS_DTYPE_F64 ? 1e-310 : 1e-39;
+    LS_OWN(ls_function, function) = NULL;
+    LS_OWN(ls_nest, result) = ls_none();
+    ls_array *x = NULL;
+    expect_ok(ls_array_create(dtype, LS_SHAPE(ROWS, COLUMNS), &x));
+    for (int64_t i = 0; i < (int64_t)ROWS * COLUMNS; ++i)
+      ls_array_set_f64(x, i, i % COLUMNS == 0 ? 0 : t % 2 == 0 ? size : -size);
+    LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_array(x));
+    expect_ok(ls_function_create(&(ls_function_options){.call = extremes},
+                                 &function));
+    expect_ok(ls_function_call(function, args, &result));
+    for (size_t k = 0; k < EXTREMES; ++k) {
+      const ls_array *y = ls_nest_as_array(ls_nest_item(result, k));
+      for (int64_t i = 0; i < ls_array_num_elements(y); ++i)
+        if (ls_array_f64(y, i) != 0)
+          fail_msg("%s: [%lld] of result %zu is %a", ls_dtype_name(dtype),
+                   (long long)i, k, ls_array_f64(y, i));
+    }
+  }
+}
+
 TEST(denormals_are_zero_in_eager) {
   expect_ok(ls_frame_begin());
   ls_array *x = vector_of(1e-20F, 1000), *y = NULL;

@@ -88,6 +88,14 @@ static size_t try_label_loss_grad(const trial *t) {
   return t->count;
 }
 
+static size_t try_short_rows(const trial *t) {
+  const ls_cpu_short_rows *rows = t->table->short_rows;
+  const size_t run = 2 + t->columns % 15, n = t->count / run;
+  rows->max[t->dtype][run](t->out, t->in[0], (int64_t)n);
+  rows->min[t->dtype][run](part(t, n), t->in[0], (int64_t)n);
+  return 2 * n;
+}
+
 // ---- Spans, of both types --------------------------------------------------
 // Of two operands, one of which may be a scalar, then of one.
 static size_t try_spans(const trial *t) {
@@ -104,6 +112,12 @@ static size_t try_spans(const trial *t) {
              t->table)(&work, part(t, t->count), t->in, n);
   return 2 * t->count;
 }
+static size_t try_clamp(const trial *t) {
+  const ls_elementwise work = {.scalars = t->flag ? 5 : 0};
+  ls_span_of(LS_OP_CLAMP, t->dtype, t->table)(&work, t->out, t->in,
+                                              (int64_t)t->count);
+  return t->count;
+}
 
 // ---- Windows ---------------------------------------------------------------
 static size_t try_window_max(const trial *t) {
@@ -112,6 +126,7 @@ static size_t try_window_max(const trial *t) {
                             .channels = t->count,
                             .x = t->in,
                             .y = t->out,
+                            .scale = 1,
                             .takes_largest = true};
   t->table->taps_f32->multiply(&taps);
   return t->count;
@@ -254,6 +269,7 @@ static const struct {
     {"gelu_again", try_gelu_again, false},
     {"sums and maxima", try_reduce, true},
     {"minima of columns", try_reduce_columns, true},
+    {"extremes of short rows", try_short_rows, true},
     {"softmax", try_softmax, false},
     {"log_softmax", try_log_softmax, false},
     {"label_loss", try_label_loss, false},
@@ -264,6 +280,7 @@ static const struct {
     {"windows place_of_four", try_window_places, false},
     {"windows add_products", try_window_products, false},
     {"spans", try_spans, true},
+    {"clamp", try_clamp, true},
     {"moments", try_moments, true},
     {"gradient_moments", try_gradient_moments, true},
     {"normalize and gradient", try_normalize, true},

@@ -32,9 +32,7 @@ void *numbers_create(size_t bytes, size_t offset);
 void numbers_free(void *data, size_t offset);
 
 // Fails at the first number (f32 or f64) that differs in any bit. NaNs are all
-// alike: their sign and payload are not promised. Nor is, where denormals are
-// zeros (ls_float_mode_enter), whether one that is handed on as it is, such as
-// a maximum, becomes a zero: then they are alike too.
+// alike: their sign and payload are not promised.
 void expect_same_numbers(const char *what, const char *table, ls_dtype dtype,
                          const void *want, const void *got, size_t count);
 

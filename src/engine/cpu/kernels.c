@@ -9,6 +9,9 @@
 
 #include "base/memory/allocator.h"
 
+// Weak: another definition may replace it, so compilers must read it.
+__attribute__((weak)) const float ls_cpu_one = 1;
+
 #if defined(LS_HOLDS_V3) || defined(LS_HOLDS_V4)
 // Features that not all compilers know by name; virtual machines may hide each.
 static bool has_unnamed(void) {

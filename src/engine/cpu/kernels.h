@@ -22,6 +22,12 @@
 #include "engine/cpu/kernels/attention/attention.h"
 #include "engine/cpu/kernels/norm/norms.h"
 
+// Is 1, which compilers do not know. A product with it makes a subnormal a zero
+// of its sign and leaves all other numbers: a maximum then has the same bits as
+// a comparison and a selection, and as an instruction, which flushes.
+extern const float ls_cpu_one;
+#define LS_FLUSHED(T, x) ((x) * (T)ls_cpu_one)
+
 // Activation of a product's outputs, applied after the bias.
 typedef enum ls_cpu_activation {
   LS_CPU_ACTIVATION_NONE = 0,

@@ -48,6 +48,7 @@ static void sum_line(const ls_tap_work *w, const ls_conv_line *line) {
       taps.scale = ls_taps_factor(self, self->windows->counts_padding
                                             ? ls_conv_taps(conv)
                                             : (int64_t)taps.count);
+    if (taps.takes_largest) taps.scale = 1;  // Makes subnormals zeros.
     self->kernels->multiply(&taps);
     if (!direct)
       ls_conv_narrow_rows(&self->types, out, (int64_t)step, taps.y, n,

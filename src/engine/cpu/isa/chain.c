@@ -6,6 +6,9 @@
 // Four vectors are the accumulator and four are kept: as many as go into a call
 // by register on every instruction set that has vectors.
 #include <math.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 #include "engine/cpu/isa/isa.h"
 #include "engine/cpu/isa/vec.h"
@@ -13,10 +16,13 @@
 
 #if defined(__AVX512F__)
 enum { VECTOR = 64 };
+#define EXTREME_OF(kind, x, y) _mm512_##kind##_ps(x, y)
 #elif defined(__AVX__)
 enum { VECTOR = 32 };
+#define EXTREME_OF(kind, x, y) _mm256_##kind##_ps(x, y)
 #else
 enum { VECTOR = 16 };
+#define EXTREME_OF(kind, x, y) _mm_##kind##_ps(x, y)
 #endif
 
 typedef float lanes __attribute__((vector_size(VECTOR)));
@@ -103,6 +109,19 @@ LS_INLINE lanes select_by(mask m, lanes yes, lanes no) {
   return (lanes)(((mask)yes & m) | ((mask)no & ~m));
 }
 
+// Return y if an operand is NaN or both are zeros, as subnormals are.
+#if defined(__x86_64__)
+LS_INLINE lanes larger_of(lanes x, lanes y) { return EXTREME_OF(max, x, y); }
+LS_INLINE lanes smaller_of(lanes x, lanes y) { return EXTREME_OF(min, x, y); }
+#else
+LS_INLINE lanes larger_of(lanes x, lanes y) {
+  return select_by(x > y, x, y) * ls_cpu_one;
+}
+LS_INLINE lanes smaller_of(lanes x, lanes y) {
+  return select_by(x < y, x, y) * ls_cpu_one;
+}
+#endif
+
 LS_INLINE lanes sqrt_of_all(lanes x) {
 #if defined(__AVX512F__)
   return _mm512_sqrt_ps(x);
@@ -119,7 +138,7 @@ UNARY(absolute, select_lanes((mask){0} + INT32_MAX, x))
 UNARY(root, sqrt_of_all(x))
 UNARY(sign,
       select_by(x > 0, (lanes){0} + 1, select_by(x < 0, (lanes){0} - 1, x * 0)))
-UNARY(relu, select_lanes(~(x < 0), x))
+UNARY(relu, larger_of((lanes){0}, x))
 
 // ---- Two operands ----------------------------------------------------------
 #define BINARY_OF(name, SOURCE)                                                \
@@ -145,8 +164,8 @@ BINARY(sum, x + y)
 BINARY(difference, x - y)
 BINARY(product, (x * y))
 BINARY(quotient, x / y)
-BINARY(larger, select_by((x > y) | (x != x), x, y))
-BINARY(smaller, select_by((x < y) | (x != x), x, y))
+BINARY(larger, select_by(x != x, x, larger_of(x, y)))
+BINARY(smaller, select_by(x != x, x, smaller_of(x, y)))
 BINARY(where_positive, (lanes)((mask)x &(y > 0)))
 
 // ---- Products followed by an operation -------------------------------------

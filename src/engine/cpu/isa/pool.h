@@ -6,6 +6,7 @@
 #define LS_ENGINE_CPU_ISA_POOL_H_
 
 #include "engine/cpu/isa/vec.h"
+#include "engine/cpu/kernels.h"
 
 // Returns a where `new` is larger than `old`, or the first NaN of the two; else
 // b.
@@ -21,7 +22,8 @@ LS_INLINE void pool_four(float *max, uint8_t *place, const vf x[4]) {
   const vf above = vf_select(right, vf_set1(1), vf_zero());
   const vf below = vf_select(lower_right, vf_set1(3), vf_set1(2));
   const vm lower = vf_above(bottom, top);
-  vf_store(max, vf_select(lower, bottom, top));
+  const vf most = vf_select(lower, bottom, top);
+  vf_store(max, vf_mul(most, vf_set1(ls_cpu_one)));
   vb_store(place, vf_select(lower, below, above));
 }
 

@@ -29,7 +29,7 @@ enum { LANES = LS_REDUCE_LANES, STREAMS = LS_REDUCE_STREAMS };
     ADD_LANES(two, s, x)                                                       \
   } while (0);
 
-#define REDUCER(name, NOTHING, E, D, T, W)                                     \
+#define REDUCER(name, NOTHING, E, END, D, T, W)                                \
   LS_INLINE T name##_two_##D(T s, T x) { E(T, W, s, x); }                      \
   LS_INLINE T name##_four_##D(T a, T b, T c, T d) {                            \
     return name##_two_##D(name##_two_##D(a, c), name##_two_##D(b, d));         \
@@ -49,6 +49,7 @@ enum { LANES = LS_REDUCE_LANES, STREAMS = LS_REDUCE_STREAMS };
     if (rest > 0) {                                                            \
       ADD_REST(name##_two_##D, T, NOTHING(T, D), s, a)                         \
     }                                                                          \
+    END(s, LANES)                                                              \
     memcpy(sums, s, sizeof(s));                                                \
   }                                                                            \
   static void name##_lanes_##D(void *sums, const void *const *in,              \
@@ -79,6 +80,10 @@ enum { LANES = LS_REDUCE_LANES, STREAMS = LS_REDUCE_STREAMS };
       ADD_REST(name##_two_##D, T, NOTHING(T, D), u, c + at)                    \
       ADD_REST(name##_two_##D, T, NOTHING(T, D), v, d + at)                    \
     }                                                                          \
+    END(s, LANES)                                                              \
+    END(t, LANES)                                                              \
+    END(u, LANES)                                                              \
+    END(v, LANES)                                                              \
     memcpy(to, s, sizeof(s));                                                  \
     memcpy(to + LANES, t, sizeof(t));                                          \
     memcpy(to + 2 * LANES, u, sizeof(u));                                      \
@@ -93,6 +98,7 @@ enum { LANES = LS_REDUCE_LANES, STREAMS = LS_REDUCE_STREAMS };
       for (int64_t j = 0; j < columns; ++j)                                    \
         s[j] = name##_two_##D(s[j], a[j]);                                     \
     }                                                                          \
+    END(s, columns)                                                            \
   }                                                                            \
   static void name##_fold_##D(void *out, const void *sums, int64_t streams) {  \
     T four[4 * STREAMS], result[STREAMS];                                      \
@@ -127,15 +133,17 @@ enum { LANES = LS_REDUCE_LANES, STREAMS = LS_REDUCE_STREAMS };
 #define PRODUCT(T, W, s, x) return (T)((W)(s) * (W)(x))
 #define BOTH(T, W, s, x) return (T)((s) & ((x) != 0))
 #define EITHER(T, W, s, x) return (T)((s) | ((x) != 0))
-#define MAX_INTEGER(T, W, s, x) return (x) > (s) ? (x) : (s)
-#define MIN_INTEGER(T, W, s, x) return (x) < (s) ? (x) : (s)
-// One choice per step: x if it is larger, or NaN.
-#define MAX_FLOAT(T, W, s, x)                                                  \
-  const T most = (x) > (s) ? (x) : (s);                                        \
-  return (x) != (x) ? (x) : most
-#define MIN_FLOAT(T, W, s, x)                                                  \
-  const T least = (x) < (s) ? (x) : (s);                                       \
-  return (x) != (x) ? (x) : least
+#define MAX_INTEGER(T, W, s, x) return LS_MAX_INTEGER(T, W, x, s)
+#define MIN_INTEGER(T, W, s, x) return LS_MIN_INTEGER(T, W, x, s)
+#define MAX_FLOAT(T, W, s, x) return ls_larger_##T(x, s)
+#define MIN_FLOAT(T, W, s, x) return ls_smaller_##T(x, s)
+
+// Ends of steps: of maxima and minima of floats, flushes them.
+#define STAY(s, count)
+#define FLUSH(s, count)                                                        \
+  ROLLED                                                                       \
+  for (int64_t j = 0; j < (count); ++j)                                        \
+    (s)[j] *= ls_cpu_one;
 
 #define ZERO(T, D) ((T)0)
 #define ONE(T, D) ((T)1)
@@ -162,16 +170,16 @@ enum { LANES = LS_REDUCE_LANES, STREAMS = LS_REDUCE_STREAMS };
 #define GREATEST_U32 UINT32_MAX
 #define GREATEST_U64 UINT64_MAX
 
-LS_EACH_INTEGER(REDUCER, sum, ZERO, SUM)
-LS_EACH_FLOAT(REDUCER, sum, ZERO, SUM)
-LS_EACH_INTEGER(REDUCER, product, ONE, PRODUCT)
-LS_EACH_FLOAT(REDUCER, product, ONE, PRODUCT)
-REDUCER(all, ONE, BOTH, BOOL, uint8_t, uint8_t)
-REDUCER(any, ZERO, EITHER, BOOL, uint8_t, uint8_t)
-LS_EACH_INTEGER(REDUCER, max, LEAST, MAX_INTEGER)
-LS_EACH_FLOAT(REDUCER, max, LEAST, MAX_FLOAT)
-LS_EACH_INTEGER(REDUCER, min, GREATEST, MIN_INTEGER)
-LS_EACH_FLOAT(REDUCER, min, GREATEST, MIN_FLOAT)
+LS_EACH_INTEGER(REDUCER, sum, ZERO, SUM, STAY)
+LS_EACH_FLOAT(REDUCER, sum, ZERO, SUM, STAY)
+LS_EACH_INTEGER(REDUCER, product, ONE, PRODUCT, STAY)
+LS_EACH_FLOAT(REDUCER, product, ONE, PRODUCT, STAY)
+REDUCER(all, ONE, BOTH, STAY, BOOL, uint8_t, uint8_t)
+REDUCER(any, ZERO, EITHER, STAY, BOOL, uint8_t, uint8_t)
+LS_EACH_INTEGER(REDUCER, max, LEAST, MAX_INTEGER, STAY)
+LS_EACH_FLOAT(REDUCER, max, LEAST, MAX_FLOAT, FLUSH)
+LS_EACH_INTEGER(REDUCER, min, GREATEST, MIN_INTEGER, STAY)
+LS_EACH_FLOAT(REDUCER, min, GREATEST, MIN_FLOAT, FLUSH)
 
 #define ENTRY(name, D, T, W)                                                   \
   [LS_DTYPE_##D] = {.size = sizeof(T),                                         \

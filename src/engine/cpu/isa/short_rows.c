@@ -8,25 +8,19 @@
 #include "engine/cpu/isa/isa.h"
 #include "engine/cpu/isa/vec.h"
 
-// One choice per step: x if it is larger, or NaN.
-#define MAX_FLOAT(T, s, x)                                                     \
-  T most = (x) > (s) ? (x) : (s);                                              \
-  most = (x) != (x) ? (x) : most;                                              \
-  return most
-#define MIN_FLOAT(T, s, x)                                                     \
-  T least = (x) < (s) ? (x) : (s);                                             \
-  least = (x) != (x) ? (x) : least;                                            \
-  return least
-#define MAX_INTEGER(T, s, x) return (x) > (s) ? (x) : (s)
-#define MIN_INTEGER(T, s, x) return (x) < (s) ? (x) : (s)
-#define SUM(T, s, x) return (s) + (x)
+#define MAX_FLOAT(T, s, x) ls_larger_##T(x, s)
+#define MIN_FLOAT(T, s, x) ls_smaller_##T(x, s)
+#define MAX_INTEGER(T, s, x) LS_MAX_INTEGER(T, T, x, s)
+#define MIN_INTEGER(T, s, x) LS_MIN_INTEGER(T, T, x, s)
+#define SUM(T, s, x) ((s) + (x))
 
 #define AS_IS(x) (x)
+#define FLUSHED(x) ((x)*ls_cpu_one)
 #define FROM_ZERO(x) (0 + (x))  // Maps -0 to 0.
 
 // Lane j of the lanes left after lanes `half` apart were joined.
 #define LEVEL(name, below, half, T, E)                                         \
-  LS_INLINE T name##_two_##half(T s, T x) { E(T, s, x); }                      \
+  LS_INLINE T name##_two_##half(T s, T x) { return E(T, s, x); }               \
   LS_INLINE T name##_##half(const T *row, int run, int j) {                    \
     const T s = name##_##below(row, run, j);                                   \
     if (j + half >= run) return s;                                             \
@@ -67,11 +61,11 @@
   LEVEL(name, 4, 2, T, E)                                                      \
   LEVEL(name, 2, 1, T, E)                                                      \
   EACH_RUN(ROWS_OF, name, T)
-OP(max_f32, float, AS_IS, MAX_FLOAT)
-OP(max_f64, double, AS_IS, MAX_FLOAT)
+OP(max_f32, float, FLUSHED, MAX_FLOAT)
+OP(max_f64, double, FLUSHED, MAX_FLOAT)
 OP(max_i32, int32_t, AS_IS, MAX_INTEGER)
-OP(min_f32, float, AS_IS, MIN_FLOAT)
-OP(min_f64, double, AS_IS, MIN_FLOAT)
+OP(min_f32, float, FLUSHED, MIN_FLOAT)
+OP(min_f64, double, FLUSHED, MIN_FLOAT)
 OP(min_i32, int32_t, AS_IS, MIN_INTEGER)
 OP(sum_f32, float, FROM_ZERO, SUM)
 OP(sum_f64, double, FROM_ZERO, SUM)

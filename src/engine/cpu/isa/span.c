@@ -32,7 +32,7 @@ LS_EACH_FLOAT(BINARY, relu_grad, RELU_GRAD)
 // compare as 0.
 #define SIGN(T, W, x) ((x) > 0 ? (T)1 : (x) < 0 ? (T)-1 : (x) * (T)0)
 // Matches the product's epilogue: -0 and NaN stay.
-#define RELU(T, W, x) ((x) < 0 ? (T)0 : (x))
+#define RELU(T, W, x) LS_FLUSHED(T, (T)0 > (x) ? (T)0 : (x))
 LS_EACH_FLOAT(UNARY, neg, NEG)
 UNARY(abs, ABS_F32, F32, float, float)
 UNARY(abs, ABS_F64, F64, double, double)
@@ -99,15 +99,6 @@ LS_SPAN_OF_ONE(is_finite, IS_FINITE_BF16, BF16, uint8_t, uint16_t, )
 #define IN_F32(T, W, x) ls_narrow_bf16(W(float, F32, ls_widen_bf16(x)))
 #define IN_F32_TWO(T, W, x, y)                                                 \
   ls_narrow_bf16(W(float, F32, ls_widen_bf16(x), ls_widen_bf16(y)))
-// Functions, since clang warns of a bitwise or of calls.
-static inline float max_f32(float x, float y) {
-  return LS_MAX_FLOAT(float, float, x, y);
-}
-static inline float min_f32(float x, float y) {
-  return LS_MIN_FLOAT(float, float, x, y);
-}
-#define MAX_F32(T, W, x, y) max_f32(x, y)
-#define MIN_F32(T, W, x, y) min_f32(x, y)
 #define BF16_ONE(name, W)                                                      \
   LS_SPAN_OF_ONE(name, IN_F32, BF16, uint16_t, uint16_t, W)
 // Results of rounding, and signs, are bf16 already. Without an instruction NaN
@@ -126,8 +117,8 @@ BF16_TWO(add, LS_ADD_FLOAT)
 BF16_TWO(sub, LS_SUB_FLOAT)
 BF16_TWO(mul, LS_MUL_FLOAT)
 BF16_TWO(div, LS_DIV_FLOAT)
-BF16_TWO(maximum, MAX_F32)
-BF16_TWO(minimum, MIN_F32)
+BF16_TWO(maximum, LS_MAX_FLOAT)
+BF16_TWO(minimum, LS_MIN_FLOAT)
 BF16_TWO(relu_grad, RELU_GRAD)
 BF16_ONE(neg, NEG)
 BF16_ONE(abs, ABS_F32)

@@ -96,7 +96,7 @@ LS_EACH_SIZE(SELECT, select)
     const T value = (x), most_ = (low) != (low) ? (low) : (high);              \
     const T above = value > (low) ? value : (low);                             \
     const T between = above < most_ ? above : most_;                           \
-    (to) = value != value ? value : between;                                   \
+    (to) = LS_FLUSHED(T, value != value ? value : between);                    \
   } while (0)
 
 // `ls` and `hs` are constants at every expansion: 0 for a scalar bound. A

@@ -6,7 +6,8 @@
 // below carries it: each has the same lanes, every operation is one IEEE
 // operation a lane, and what the hardware leaves open is fixed here:
 //   max(a, b) is a > b ? a : b and min(a, b) is a < b ? a : b, so that the
-//   second operand comes out where one is a NaN or both are zeros;
+//   second operand comes out where one is a NaN or both are zeros (subnormals
+//   come out as they are or as zeros: what stores them multiplies by 1);
 //   vf_sum adds lane i + w to lane i for w = 8, 4, 2, 1, vf_max_lane and vd_sum
 //   likewise;
 //   load_n and store_n touch only the first n lanes, load_n zeroes the rest;

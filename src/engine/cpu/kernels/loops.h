@@ -303,9 +303,20 @@ static inline bool ls_cpu_streams(const ls_cpu_kernels *kernels, size_t bytes) {
 #define LS_MUL_FLOAT(T, W, x, y) ((x) * (y))
 #define LS_DIV_FLOAT(T, W, x, y) ((x) / (y))
 // Maxima and minima: a NaN on the left is tested; one on the right makes the
-// comparison false.
-#define LS_MAX_FLOAT(T, W, x, y) ((((x) > (y)) | ((x) != (x))) ? (x) : (y))
-#define LS_MIN_FLOAT(T, W, x, y) ((((x) < (y)) | ((x) != (x))) ? (x) : (y))
+// comparison false. Of subnormals ls_larger and ls_smaller give the number or a
+// zero, as the compiler has it.
+#define LS_DEFINE_EXTREMES(unused, D, T, W)                                    \
+  static inline T ls_larger_##T(T x, T y) {                                    \
+    const T most = x > y ? x : y;                                              \
+    return x != x ? x : most;                                                  \
+  }                                                                            \
+  static inline T ls_smaller_##T(T x, T y) {                                   \
+    const T least = x < y ? x : y;                                             \
+    return x != x ? x : least;                                                 \
+  }
+LS_EACH_FLOAT(LS_DEFINE_EXTREMES, )
+#define LS_MAX_FLOAT(T, W, x, y) LS_FLUSHED(T, ls_larger_##T(x, y))
+#define LS_MIN_FLOAT(T, W, x, y) LS_FLUSHED(T, ls_smaller_##T(x, y))
 
 // ---- Bits ------------------------------------------------------------------
 // The number of bits of a T.

@@ -33,16 +33,12 @@ LS_EACH_SIZE(APPLY_COPY, copy)
   LS_EACH_SIGNED(APPLY, name, OF_SIGNED)                                       \
   LS_EACH_UNSIGNED(APPLY, name, OF_UNSIGNED)                                   \
   APPLY_HALVES(name, OF_FLOATS)
-// As LS_MAX_FLOAT and LS_MIN_FLOAT: of scalars, compared without a jump unless
-// there is a NaN.
-#define MAX_SCALAR(T, W, x, y) ((x) != (x) ? (x) : (x) > (y) ? (x) : (y))
-#define MIN_SCALAR(T, W, x, y) ((x) != (x) ? (x) : (x) < (y) ? (x) : (y))
 ALL(add, LS_ADD_FLOAT, LS_ADD_INTEGER, LS_ADD_INTEGER)
 ALL(sub, LS_SUB_FLOAT, LS_SUB_INTEGER, LS_SUB_INTEGER)
 ALL(mul, LS_MUL_FLOAT, LS_MUL_INTEGER, LS_MUL_INTEGER)
 ALL(div, LS_DIV_FLOAT, LS_DIV_SIGNED, LS_DIV_UNSIGNED)
-ALL(maximum, MAX_SCALAR, LS_MAX_INTEGER, LS_MAX_INTEGER)
-ALL(minimum, MIN_SCALAR, LS_MIN_INTEGER, LS_MIN_INTEGER)
+ALL(maximum, LS_MAX_FLOAT, LS_MAX_INTEGER, LS_MAX_INTEGER)
+ALL(minimum, LS_MIN_FLOAT, LS_MIN_INTEGER, LS_MIN_INTEGER)
 
 #define ENTRY(name, D, T, W) [LS_DTYPE_##D] = name##_##D,
 #define NUMBERS(name)                                                          \
