@@ -2,6 +2,7 @@
 // Products of operands that are rounded to bf16.
 #include "support/expect.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,18 +20,21 @@ static float *random_floats(size_t count, loop_random *random) {
   return data;
 }
 
+static float rounded(float x) {
+  return fabsf(x) < FLT_MIN ? 0 : rounded_to_bf16(x);
+}
+
 // Element (row, k) of A, by the definition of a view.
 static float a_at(const ls_cpu_product *p, size_t m, size_t k) {
   ptrdiff_t at = (ptrdiff_t)(p->a_transposed ? k * p->lda + m : m * p->lda + k);
   if (p->m_line > 0) at += (ptrdiff_t)(m / p->m_line) * p->m_skip;
   if (p->k_line > 0) at += (ptrdiff_t)(k / p->k_line) * p->k_skip;
-  return rounded_to_bf16(((const float *)p->a)[at]);
+  return rounded(((const float *)p->a)[at]);
 }
 
 static float b_at(const ls_cpu_product *p, size_t k, size_t n) {
   const float *b = p->b;
-  return rounded_to_bf16(p->b_transposed ? b[n * p->ldb + k]
-                                         : b[k * p->ldb + n]);
+  return rounded(p->b_transposed ? b[n * p->ldb + k] : b[k * p->ldb + n]);
 }
 
 static float reference(const ls_cpu_product *p, size_t m, size_t n,
@@ -114,6 +118,28 @@ TEST(every_table_adds_pairs_in_order) {
     p.a = a;
     p.b = b;
     p.bias = round % 7 < 3 ? bias : NULL;
+    check(&p, &random);
+  }
+  ls_float_mode_leave(mode);
+}
+
+// Denormals that would be rounded to the least normal number.
+TEST(denormals_are_zeros_in_every_table) {
+  enum { M = 20, N = 33, K = 77 };
+  const uint64_t mode = ls_float_mode_enter();
+  loop_random random = {loop_random_seed()};
+  const uint32_t largest = 0x007fffff;
+  float a[M * K], b[K * N];
+  for (size_t i = 0; i < LS_COUNT_OF(a); ++i)
+    memcpy(&a[i], &largest, sizeof(a[i]));
+  for (size_t i = 0; i < LS_COUNT_OF(b); ++i)
+    b[i] = 1e38F;
+  for (int i = 0; i < 4; ++i) {
+    ls_cpu_product p = {.m = M, .n = N, .k = K, .a = a, .b = b};
+    p.a_transposed = i % 2 != 0;
+    p.b_transposed = i > 1;
+    p.lda = p.a_transposed ? M : K;
+    p.ldb = p.b_transposed ? K : N;
     check(&p, &random);
   }
   ls_float_mode_leave(mode);

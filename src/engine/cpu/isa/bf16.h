@@ -10,6 +10,7 @@
 
 #include "base/values/numbers.h"
 #include "engine/cpu/isa/vec.h"
+#include "engine/cpu/kernels.h"
 
 // Convert one element without branches, so that loops vectorize.
 LS_INLINE float ls_widen_bf16(uint16_t x) {
@@ -39,9 +40,10 @@ LS_INLINE vf pair_multiply_add(vf x, vf y, vf sum) {
 }
 #endif
 
-// Rounds to bf16 in the upper half of each lane, to nearest even.
+// Rounds to bf16 in the upper half of each lane, to nearest even; subnormals
+// are zeros, as in vcvtneps2bf16.
 LS_INLINE vi round_bf16(vf x) {
-  const vi bits = vf_bits(x);
+  const vi bits = vf_bits(vf_mul(x, vf_set1(ls_cpu_one)));
   const vi odd = vi_and(vi_shr(bits, 16), vi_set1(1));
   const vi sum = vi_add(vi_add(bits, odd), vi_set1(0x7fff));
   const vi nan = vi_or(bits, vi_set1(0x400000));

@@ -42,7 +42,8 @@ static void make_pairs(float *target, const float *from, size_t n) {
         halves + i, (__m512i)_mm512_cvtne2ps_pbh(vf_load(from + i + VF_LANES),
                                                  vf_load(from + i)));
 #endif
-  if (i < n) LS_ISA_NAME(ls_cpu_narrow_bf16)(halves + i, from + i, n - i);
+  for (; i < n; ++i)
+    halves[i] = ls_narrow_bf16(LS_FLUSHED(float, from[i]));
   if (n % 2 != 0) memset(halves + n, 0, sizeof(*halves));
 }
 
