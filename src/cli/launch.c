@@ -128,6 +128,7 @@ static void become_mpirun(const job *self, int errors) {
   const char **words =
       cli_allocate((MOST_WORDS + num_program + 1) * sizeof(*words));
   const int input = open("/dev/null", O_RDONLY);
+  if (words == NULL) errno = ENOMEM;
   if (words == NULL || length < 0 || input < 0) return;
   own[length] = '\0';
   snprintf(ranks, sizeof(ranks), "%lld", (long long)self->flags->ranks);
