@@ -21,7 +21,8 @@
 // FAILED_PRECONDITION, which names two ranks and the field, or the first op
 // that differs with its scopes and source line on both. Programs of one
 // replica, and ops that run one by one, are each rank's own: rank 0 may run
-// some alone. A strategy's replicas that run op by op are compared after their
+// some alone, in a session of a graph without a global step those that draw
+// nothing. A strategy's replicas that run op by op are compared after their
 // first call. Those that a build graph has op by op (ls_plain) are neither
 // compared nor exchanged: each rank computes them all. A difference cancels the
 // communicator.

@@ -20,6 +20,7 @@
 #include "support/callbacks.h"
 #include "support/function.h"
 #include "support/memory_files.h"
+#include "support/process.h"
 #include "support/replicas.h"
 #include "support/values.h"
 
@@ -367,8 +368,10 @@ TEST(a_host_function_may_close_its_session) {
     fetch = ls_nest_op(ls_host_function_op(close_session, NULL, ls_none()));
   }
   expect_ok(ls_session_create(graph, &session_to_go));
+  const double began = seconds_now();
   expect_status(ls_session_run(session_to_go, fetch, NULL, 0, &result),
                 LS_CANCELLED, "as its session was closed");
+  assert_true(seconds_now() - began < 20);  // It waits for no stall.
   ls_session_destroy(session_to_go);
   ls_graph_destroy(graph);
 }
