@@ -22,9 +22,9 @@ static ls_nest choose_token(ls_nest args, void *user) {
   const ls_tensor values = ls_op_output(best, 0),
                   tokens = ls_op_output(best, 1);
   if (is_greedy(drawing)) return ls_leaf(tokens);
+  const ls_tensor temperature = ls_scalar(LS_DTYPE_F32, drawing->temperature);
   const ls_tensor scores =
-      ls_div(ls_sub(values, ls_reduce_max(values, LS_AXES(0))),
-             ls_scalar(LS_DTYPE_F32, drawing->temperature));
+      ls_div(ls_sub(values, ls_reduce_max(values, LS_AXES(0))), temperature);
   const ls_tensor uniform =
       ls_random_uniform(LS_DTYPE_F32, LS_SHAPE(count), 0, 1, NULL);
   const ls_tensor noise = ls_neg(ls_log(ls_neg(ls_log(uniform))));

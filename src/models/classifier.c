@@ -55,9 +55,9 @@ static ls_tensor count_pixels(ls_tensor logits, ls_tensor labels,
   const ls_dtype dtype = ls_tensor_dtype(values);
   const ls_tensor count =
       ls_reduce_sum_keep(ls_convert(counted, dtype), LS_AXES(1, 2));
+  const ls_tensor divisor = ls_maximum(count, ls_scalar(dtype, 1));
   const ls_tensor scale =
-      ls_div(ls_scalar(dtype, (double)(shape.dim[1] * shape.dim[2])),
-             ls_maximum(count, ls_scalar(dtype, 1)));
+      ls_div(ls_scalar(dtype, (double)(shape.dim[1] * shape.dim[2])), divisor);
   return ls_mul(ls_select(counted, values, ls_scalar(dtype, 0)), scale);
 }
 
@@ -114,8 +114,8 @@ static ls_tensor binary_losses(ls_tensor logits, ls_tensor labels) {
 static ls_tensor score_labels(ls_tensor logits, ls_tensor labels) {
   const ls_tensor is_set =
       ls_greater(logits, ls_scalar(ls_tensor_dtype(logits), 0));
-  return ls_convert(ls_equal(ls_convert(is_set, LS_DTYPE_F32),
-                             ls_convert(labels, LS_DTYPE_F32)),
+  const ls_tensor wanted = ls_convert(labels, LS_DTYPE_F32);
+  return ls_convert(ls_equal(ls_convert(is_set, LS_DTYPE_F32), wanted),
                     LS_DTYPE_F32);
 }
 

@@ -125,8 +125,9 @@ static ls_tensor block_apply(const gpt_block *block, ls_tensor x) {
 
 static ls_tensor gpt_apply(const gpt *net, ls_nest args) {
   const ls_tensor tokens = ls_nest_tensor(args, 0);
-  ls_tensor x = ls_add(ls_embedding_layer_apply(net->embedding, tokens),
-                       ls_variable_read(net->positions));
+  const ls_tensor positions = ls_variable_read(net->positions);
+  ls_tensor x =
+      ls_add(ls_embedding_layer_apply(net->embedding, tokens), positions);
   for (int i = 0; i < BLOCKS; ++i) {
     {
       LS_NAME_SCOPE(block_names[i]);

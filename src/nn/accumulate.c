@@ -183,8 +183,9 @@ static ls_tensor weighted_gradient(const ls_held_call *call, ls_tensor gradient,
                                    ls_dtype dtype) {
   const ls_tensor x =
       ls_update_scale(ls_convert(gradient, dtype), call->weight);
+  const ls_tensor none = ls_scalar(dtype, -0.0);
   return ls_select(ls_greater(call->weight, ls_scalar(LS_DTYPE_F64, 0)), x,
-                   ls_scalar(dtype, -0.0));
+                   none);
 }
 
 ls_tensor ls_hold_gradient(const ls_optimizer *optimizer,
@@ -196,9 +197,9 @@ ls_tensor ls_hold_gradient(const ls_optimizer *optimizer,
   if (ls_find_rows(gradient, &rows, &values))
     return ls_scatter_common(slot, LS_SCATTER_ADD, rows,
                              weighted_gradient(call, values, dtype));
-  return ls_write_common(
-      slot, LS_OP_ASSIGN,
-      ls_add(ls_variable_read(slot), weighted_gradient(call, gradient, dtype)));
+  const ls_tensor added = weighted_gradient(call, gradient, dtype);
+  return ls_write_common(slot, LS_OP_ASSIGN,
+                         ls_add(ls_variable_read(slot), added));
 }
 
 ls_tensor ls_held_mean(ls_tensor sum, ls_tensor share, ls_dtype dtype) {
@@ -257,8 +258,8 @@ static ls_nest take_step(ls_nest nothing, void *user) {
   const turn *t = user;
   const ls_tensor zero = ls_scalar(LS_DTYPE_F64, 0), total = t->call->total;
   // If no call had examples, the mean gradient is zero.
-  const ls_tensor share = ls_select(
-      ls_greater(total, zero), ls_div(ls_scalar(LS_DTYPE_F64, 1), total), zero);
+  const ls_tensor each = ls_div(ls_scalar(LS_DTYPE_F64, 1), total);
+  const ls_tensor share = ls_select(ls_greater(total, zero), each, zero);
   const ls_status status = t->step(t->user, share);
   return ls_status_is_ok(status)
              ? LS_TUPLE(ls_leaf(ls_scalar_i64(LS_DTYPE_I64, 0)), ls_leaf(zero),

@@ -71,7 +71,8 @@ bool ls_update_decays(const ls_update *update) {
 }
 
 ls_tensor ls_update_mix(double decay, ls_tensor x, ls_tensor y) {
-  return ls_add(ls_mul_scalar(x, decay), ls_mul_scalar(y, 1 - decay));
+  const ls_tensor added = ls_mul_scalar(y, 1 - decay);
+  return ls_add(ls_mul_scalar(x, decay), added);
 }
 
 // ---- Values of a variable and its slots -------------------------------------
@@ -184,9 +185,11 @@ static void find_rows(ls_update *update, bool decays) {
   if (!lazy) return;
   update->mask = ls_rows_with_gradient(update->gradient);
   update->is_masked = !update->has_rows;
-  if (update->has_rows)
+  if (update->has_rows) {
+    const ls_tensor none = ls_scalar_i64(LS_DTYPE_I64, -1);
     update->rows = ls_select(ls_reshape_like(update->mask, update->rows),
-                             update->rows, ls_scalar_i64(LS_DTYPE_I64, -1));
+                             update->rows, none);
+  }
 }
 
 // Stores the gradient, if it is kept. Returns the op of the update.
@@ -546,10 +549,9 @@ static ls_status minimize(ls_optimizer *optimizer, ls_tensor loss,
                           ls_op *out_moved) {
   LS_OWN_MEMORY(optimizer->allocator, ls_variable *, found) = NULL;
   LS_RETURN_IF_ERROR(ls_optimizer_check_loss(loss));
-  LS_RETURN_IF_ERROR(
-      variables != NULL
-          ? check_list(variables, count)
-          : ls_reads_find(optimizer->allocator, loss, &found, &count));
+  LS_RETURN_IF_ERROR(variables != NULL ? check_list(variables, count)
+                                       : ls_reads_find(optimizer->allocator,
+                                                       loss, &found, &count));
   return minimize_loss(optimizer, NULL, scale_loss(optimizer, loss),
                        variables != NULL ? variables : found, count, out_moved);
 }

@@ -129,7 +129,8 @@ size_t ls_average_variables(const ls_average *average, ls_variable **variables,
 static ls_tensor average_share(const ls_average *average, ls_tensor t) {
   const ls_tensor decay = ls_scalar(LS_DTYPE_F64, average->decay);
   const ls_tensor one = ls_scalar(LS_DTYPE_F64, 1);
-  return ls_div(ls_sub(one, decay), ls_sub(one, ls_pow(decay, t)));
+  const ls_tensor corrected = ls_sub(one, ls_pow(decay, t));
+  return ls_div(ls_sub(one, decay), corrected);
 }
 
 // Returns a variable's value in its average's type.

@@ -131,7 +131,8 @@ static ls_tensor improved(ls_nest values) {
   const ls_shape shape = ls_tensor_shape(x);
   const ls_tensor cube = shape.dim[0] < shape.dim[1] ? ls_matmul(product, x)
                                                      : ls_matmul(x, product);
-  return ls_sub(ls_mul_scalar(x, 1.5), ls_mul_scalar(cube, 0.5));
+  const ls_tensor half = ls_mul_scalar(cube, 0.5);
+  return ls_sub(ls_mul_scalar(x, 1.5), half);
 }
 
 static ls_nest improve_step(ls_nest values, void *user) {
@@ -160,8 +161,9 @@ static ls_tensor bounded_start(ls_tensor x) {
   const ls_tensor product = ls_nest_tensor(values, 1);
   const ls_tensor sum = ls_reduce_sum(ls_square(product), LS_ALL_AXES);
   const ls_dtype dtype = ls_tensor_dtype(x);
-  const ls_tensor bound = ls_select(ls_less(sum, ls_scalar(dtype, 8)),
-                                    ls_scalar(dtype, 1), ls_sqrt(ls_sqrt(sum)));
+  const ls_tensor root = ls_sqrt(ls_sqrt(sum)), one = ls_scalar(dtype, 1);
+  const ls_tensor bound =
+      ls_select(ls_less(sum, ls_scalar(dtype, 8)), one, root);
   return ls_div(x, bound);
 }
 

@@ -119,9 +119,9 @@ ls_tensor ls_dropout(ls_tensor x, double rate, bool training,
                                        rate));
   if (!training || rate == 0 || ls_tensor_is_failed(x)) return x;
   LS_NAME_SCOPE("dropout");
+  const ls_tensor limit = ls_scalar(LS_DTYPE_F32, rate);
   const ls_tensor dropped =
-      ls_less(ls_random_uniform_like(LS_DTYPE_F32, x, 0, 1, random),
-              ls_scalar(LS_DTYPE_F32, rate));
+      ls_less(ls_random_uniform_like(LS_DTYPE_F32, x, 0, 1, random), limit);
   const ls_tensor zero = ls_scalar(ls_tensor_dtype(x), 0);
   return ls_select(dropped, zero, ls_mul_scalar(x, 1 / (1 - rate)));
 }

@@ -126,8 +126,9 @@ static ls_tensor like_result(const ls_conv_layer *layer, ls_tensor x) {
 
 static ls_tensor apply_transposed(const ls_conv_layer *layer, ls_tensor x) {
   if (ls_tensor_is_failed(x)) return ls_identity(x);
-  ls_tensor y = ls_conv_grad_input(x, ls_variable_read(layer->kernel),
-                                   like_result(layer, x), &layer->how);
+  const ls_tensor like = like_result(layer, x);
+  ls_tensor y =
+      ls_conv_grad_input(x, ls_variable_read(layer->kernel), like, &layer->how);
   if (layer->bias != NULL) y = ls_add(y, ls_variable_read(layer->bias));
   return layer->activation == LS_ACTIVATION_RELU ? ls_relu(y) : y;
 }
@@ -139,9 +140,9 @@ ls_tensor ls_conv_layer_apply(const ls_conv_layer *layer, ls_tensor x) {
   if (layer->transposed) {
     y = apply_transposed(layer, x);
   } else if (layer->bias != NULL) {
-    y = ls_conv_bias_act(x, ls_variable_read(layer->kernel),
-                         ls_variable_read(layer->bias), layer->activation,
-                         &layer->how);
+    const ls_tensor bias = ls_variable_read(layer->bias);
+    y = ls_conv_bias_act(x, ls_variable_read(layer->kernel), bias,
+                         layer->activation, &layer->how);
   } else {
     y = ls_convolution(x, ls_variable_read(layer->kernel), &layer->how);
     if (layer->activation == LS_ACTIVATION_RELU) y = ls_relu(y);
@@ -315,17 +316,18 @@ LS_LAYER(ls_attention_layer)
 // ---- Applying --------------------------------------------------------------
 static ls_tensor attention_finish(const ls_attention_layer *layer,
                                   ls_tensor heads) {
-  return ls_dense(heads, ls_variable_read(layer->out),
-                  ls_layer_read(layer->out_bias), LS_ACTIVATION_NONE);
+  const ls_tensor bias = ls_layer_read(layer->out_bias);
+  return ls_dense(heads, ls_variable_read(layer->out), bias,
+                  LS_ACTIVATION_NONE);
 }
 
 ls_tensor ls_attention_layer_apply(const ls_attention_layer *layer,
                                    ls_tensor x) {
   LS_MAKE_REQUIRE(layer);
   LS_NAME_SCOPE(layer->base.name);
+  const ls_tensor bias = ls_layer_read(layer->qkv_bias);
   const ls_tensor qkv =
-      ls_dense(x, ls_variable_read(layer->qkv), ls_layer_read(layer->qkv_bias),
-               LS_ACTIVATION_NONE);
+      ls_dense(x, ls_variable_read(layer->qkv), bias, LS_ACTIVATION_NONE);
   return attention_finish(layer, ls_attention_packed(qkv, &layer->how));
 }
 
@@ -345,8 +347,8 @@ ls_tensor ls_attention_layer_apply_to(const ls_attention_layer *layer,
                                       ls_tensor x, ls_tensor memory) {
   LS_MAKE_REQUIRE(layer);
   LS_NAME_SCOPE(layer->base.name);
-  return attention_finish(
-      layer, ls_attention(attention_project(layer, x, 0),
-                          attention_project(layer, memory, 1),
-                          attention_project(layer, memory, 2), &layer->how));
+  const ls_tensor v = attention_project(layer, memory, 2);
+  const ls_tensor k = attention_project(layer, memory, 1);
+  const ls_tensor q = attention_project(layer, x, 0);
+  return attention_finish(layer, ls_attention(q, k, v, &layer->how));
 }

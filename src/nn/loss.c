@@ -71,8 +71,8 @@ ls_tensor ls_weighted_mean(ls_tensor losses, ls_tensor weights) {
   if (!ls_status_is_ok(status)) return ls_make_failed("weighted mean", status);
   const ls_tensor zero = ls_scalar(dtype, 0), one = ls_scalar(dtype, 1);
   // The product of 0 with an infinity or NaN would be NaN.
-  const ls_tensor counts =
-      ls_or(ls_is_finite(losses), ls_not_equal(weights, zero));
+  const ls_tensor weighted = ls_not_equal(weights, zero);
+  const ls_tensor counts = ls_or(ls_is_finite(losses), weighted);
   const ls_tensor counted = ls_select(counts, losses, zero);
   const ls_tensor sum = ls_reduce_sum(ls_mul(counted, weights), LS_ALL_AXES);
   const ls_tensor total = ls_reduce_sum(weights, LS_ALL_AXES);
@@ -94,8 +94,8 @@ ls_tensor ls_cross_entropy_loss(ls_tensor logits, ls_tensor labels,
   ls_tensor losses = ls_softmax_cross_entropy(logits, labels);
   if (smoothing > 0) {
     const ls_tensor even = ls_reduce_mean(ls_log_softmax(logits), LS_AXES(-1));
-    losses = ls_sub(ls_mul_scalar(losses, 1 - smoothing),
-                    ls_mul_scalar(even, smoothing));
+    const ls_tensor smooth = ls_mul_scalar(even, smoothing);
+    losses = ls_sub(ls_mul_scalar(losses, 1 - smoothing), smooth);
   }
   return ls_reduce_loss(losses, reduction);
 }
@@ -160,7 +160,8 @@ ls_tensor ls_sigmoid_cross_entropy_loss(ls_tensor logits, ls_tensor targets,
   const ls_tensor other = ls_greater(targets, ls_scalar(dtype, 0.5));
   const ls_tensor z = ls_select(other, ls_neg(logits), logits);
   const ls_tensor u = ls_select(other, ls_sub(one, targets), targets);
-  return ls_reduce_loss(ls_sub(ls_softplus(z), ls_mul(z, u)), reduction);
+  const ls_tensor zu = ls_mul(z, u);
+  return ls_reduce_loss(ls_sub(ls_softplus(z), zu), reduction);
 }
 
 ls_tensor ls_mean_squared_error(ls_tensor x, ls_tensor y,

@@ -134,7 +134,8 @@ ls_op ls_running_mean_update(ls_running_mean *mean, ls_tensor values) {
 ls_tensor ls_running_mean_value(const ls_running_mean *mean) {
   LS_MAKE_REQUIRE(mean);
   LS_NAME_SCOPE(mean->name);
-  return ls_div(ls_variable_read(mean->total), ls_variable_read(mean->count));
+  const ls_tensor count = ls_variable_read(mean->count);
+  return ls_div(ls_variable_read(mean->total), count);
 }
 
 ls_status ls_running_mean_read(const ls_running_mean *mean, double *out_mean) {

@@ -97,8 +97,8 @@ static ls_tensor mean_by_channel(ls_tensor x) {
 
 static void move_average(const ls_batch_norm_layer *layer, ls_variable *average,
                          ls_tensor value) {
-  const ls_tensor behind =
-      ls_sub(ls_stop_gradient(value), ls_variable_read(average));
+  const ls_tensor old = ls_variable_read(average);
+  const ls_tensor behind = ls_sub(ls_stop_gradient(value), old);
   ls_update_ops_add(ls_write_common(
       average, LS_OP_ASSIGN_ADD, ls_mul_scalar(behind, 1 - layer->momentum)));
 }
@@ -143,12 +143,12 @@ ls_tensor ls_batch_norm_layer_apply(const ls_batch_norm_layer *layer,
       ls_layer_read_or(layer->scale, layer->dtype, layer->channels, 1);
   const ls_tensor offset =
       ls_layer_read_or(layer->offset, layer->dtype, layer->channels, 0);
-  if (!training)
-    y = ls_batch_norm_inference(x, scale, offset,
-                                ls_variable_read(layer->moving_mean),
-                                ls_variable_read(layer->moving_variance),
+  if (!training) {
+    const ls_tensor variance = ls_variable_read(layer->moving_variance);
+    const ls_tensor mean = ls_variable_read(layer->moving_mean);
+    y = ls_batch_norm_inference(x, scale, offset, mean, variance,
                                 layer->epsilon, layer->activation);
-  else if (layer->over_replicas && ls_num_replicas() > 1)
+  } else if (layer->over_replicas && ls_num_replicas() > 1)
     y = normalize_together(layer, x, scale, offset);
   else
     y = normalize_alone(layer, x, scale, offset);

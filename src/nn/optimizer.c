@@ -490,8 +490,9 @@ static ls_tensor factor_for(double limit, ls_tensor squares) {
 ls_tensor ls_clip_one(const ls_clip *clip, ls_tensor gradient) {
   if (clip->value > 0) {
     const ls_dtype dtype = ls_tensor_dtype(gradient);
-    gradient = ls_maximum(ls_minimum(gradient, ls_scalar(dtype, clip->value)),
-                          ls_scalar(dtype, -clip->value));
+    const ls_tensor least = ls_scalar(dtype, -clip->value);
+    gradient =
+        ls_maximum(ls_minimum(gradient, ls_scalar(dtype, clip->value)), least);
   }
   if (clip->norm > 0)
     gradient =
@@ -535,15 +536,16 @@ static ls_tensor schedule_factor(const ls_schedule *schedule, ls_tensor i) {
     return ls_add_scalar(
         ls_mul_scalar(ls_add_scalar(ls_cos(angle), 1), (1 - end) / 2), end);
   }
-  case LS_SCHEDULE_EXPONENTIAL:
-    return ls_maximum(ls_pow(ls_step_number(factor), at),
-                      ls_step_number(end));
+  case LS_SCHEDULE_EXPONENTIAL: {
+    const ls_tensor least = ls_step_number(end);
+    return ls_maximum(ls_pow(ls_step_number(factor), at), least);
+  }
   case LS_SCHEDULE_STEP: {
     // Rounds towards zero, by converting to integers and back.
     const ls_tensor whole =
         ls_convert(ls_convert(at, LS_DTYPE_I64), LS_DTYPE_F64);
-    return ls_maximum(ls_pow(ls_step_number(factor), whole),
-                      ls_step_number(end));
+    const ls_tensor least = ls_step_number(end);
+    return ls_maximum(ls_pow(ls_step_number(factor), whole), least);
   }
   default:
     return ls_step_number(1);
@@ -562,7 +564,8 @@ ls_tensor ls_schedule_factor(const ls_schedule *schedule, ls_tensor step) {
           ? schedule->custom(after, schedule->user)
           : schedule_factor(schedule, ls_convert(after, LS_DTYPE_F64));
   if (schedule->warmup == 0) return factor;
-  const ls_tensor rising = ls_div(ls_add_scalar(ls_convert(i, LS_DTYPE_F64), 1),
-                                  ls_step_number((double)schedule->warmup));
+  const ls_tensor steps = ls_step_number((double)schedule->warmup);
+  const ls_tensor rising =
+      ls_div(ls_add_scalar(ls_convert(i, LS_DTYPE_F64), 1), steps);
   return ls_select(ls_less(i, warmup), rising, factor);
 }

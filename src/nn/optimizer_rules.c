@@ -17,19 +17,19 @@
 // learning rate, which saves a pass over the weights.
 enum { FIRST, SECOND };
 
-// Returns 1 - beta^t.
+// Returns 1 / (1 - beta^t).
 static ls_tensor correction(double beta, ls_tensor t) {
-  return ls_sub(ls_step_number(1), ls_pow(ls_step_number(beta), t));
+  const ls_tensor power = ls_pow(ls_step_number(beta), t);
+  const ls_tensor left = ls_sub(ls_step_number(1), power);
+  return ls_div(ls_step_number(1), left);
 }
 
 static void adam_begin(const ls_optimizer *optimizer, ls_tensor t,
                        ls_step_scalars *scalars) {
-  scalars->own[FIRST] =
-      optimizer->no_momentum
-          ? ls_step_number(1)
-          : ls_div(ls_step_number(1), correction(optimizer->beta1, t));
-  scalars->own[SECOND] =
-      ls_div(ls_step_number(1), correction(optimizer->beta2, t));
+  scalars->own[FIRST] = optimizer->no_momentum
+                            ? ls_step_number(1)
+                            : correction(optimizer->beta1, t);
+  scalars->own[SECOND] = correction(optimizer->beta2, t);
 }
 
 static void begin_with_rate(const ls_optimizer *optimizer, ls_tensor t,
@@ -49,13 +49,14 @@ static ls_tensor step_direction(ls_update *update) {
     m = ls_update_mix(optimizer->beta1, ls_update_read(update, slot), g);
     ls_update_slot(update, slot++, m);
   }
-  const ls_tensor v = ls_update_mix(optimizer->beta2,
-                                    ls_update_read(update, slot), ls_square(g));
+  const ls_tensor square = ls_square(g);
+  const ls_tensor v =
+      ls_update_mix(optimizer->beta2, ls_update_read(update, slot), square);
   ls_update_slot(update, slot, v);
   const ls_tensor *scalars = update->scalars->own;
   const ls_tensor root = ls_sqrt(ls_update_scale(v, scalars[SECOND]));
-  return ls_div(ls_update_scale(m, scalars[FIRST]),
-                ls_add_scalar(root, optimizer->epsilon));
+  const ls_tensor divisor = ls_add_scalar(root, optimizer->epsilon);
+  return ls_div(ls_update_scale(m, scalars[FIRST]), divisor);
 }
 
 static void update_adam(ls_update *update, void *user) {
@@ -82,7 +83,8 @@ static void update_lamb(ls_update *update, void *user) {
   const ls_tensor long_w = norm(ls_update_value(update)), long_d = norm(d);
   const ls_dtype dtype = ls_tensor_dtype(long_w);
   const ls_tensor zero = ls_scalar(dtype, 0), one = ls_scalar(dtype, 1);
-  const ls_tensor none = ls_or(ls_equal(long_w, zero), ls_equal(long_d, zero));
+  const ls_tensor still = ls_equal(long_d, zero);
+  const ls_tensor none = ls_or(ls_equal(long_w, zero), still);
   const ls_tensor ratio = ls_select(none, one, ls_div(long_w, long_d));
   ls_update_move(update, ls_mul(d, ls_update_rate(update, ratio)));
 }
@@ -185,7 +187,8 @@ ls_status ls_lion_create(const ls_lion_options *options,
 static void update_adagrad(ls_update *update, void *user) {
   const ls_optimizer *optimizer = user;
   const ls_tensor g = update->gradient;
-  const ls_tensor sum = ls_add(ls_update_read(update, 0), ls_square(g));
+  const ls_tensor square = ls_square(g);
+  const ls_tensor sum = ls_add(ls_update_read(update, 0), square);
   ls_update_slot(update, 0, sum);
   const ls_tensor root = ls_sqrt(ls_add_scalar(sum, optimizer->epsilon));
   ls_update_move(update, ls_update_rate(update, ls_div(g, root)));
@@ -218,8 +221,9 @@ static void update_rmsprop(ls_update *update, void *user) {
   const double decay = optimizer->beta2;
   const ls_tensor g = update->gradient;
   size_t slot = 0;
+  const ls_tensor square = ls_square(g);
   ls_tensor variance =
-      ls_update_mix(decay, ls_update_read(update, slot), ls_square(g));
+      ls_update_mix(decay, ls_update_read(update, slot), square);
   ls_update_slot(update, slot++, variance);
   if (optimizer->centered) {
     const ls_tensor mean =

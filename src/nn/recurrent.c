@@ -93,8 +93,8 @@ LS_LAYER(ls_recurrent_layer)
 // Multiplies x, one step or all steps, by the kernel.
 static ls_tensor recurrent_project(const ls_recurrent_layer *layer,
                                    ls_tensor x) {
-  return ls_dense(x, ls_variable_read(layer->kernel),
-                  ls_layer_read(layer->bias), LS_ACTIVATION_NONE);
+  const ls_tensor bias = ls_layer_read(layer->bias);
+  return ls_dense(x, ls_variable_read(layer->kernel), bias, LS_ACTIVATION_NONE);
 }
 
 enum { MAX_GATES = 4 };
@@ -125,10 +125,10 @@ static ls_recurrent_state lstm_step(const ls_recurrent_steps *s, ls_tensor a,
   ls_tensor z[MAX_GATES];
   cut_gates(ls_add(a, ls_matmul(state.h, s->kernel)), state.h, z, 4);
   const ls_tensor kept = ls_mul(ls_sigmoid(z[F]), state.c);
-  const ls_tensor added = ls_mul(ls_sigmoid(z[I]), ls_tanh(z[G]));
-  const ls_tensor c = ls_add(kept, added);
-  return (ls_recurrent_state){.h = ls_mul(ls_sigmoid(z[O]), ls_tanh(c)),
-                              .c = c};
+  const ls_tensor fresh = ls_tanh(z[G]);
+  const ls_tensor added = ls_mul(ls_sigmoid(z[I]), fresh);
+  const ls_tensor c = ls_add(kept, added), shown = ls_tanh(c);
+  return (ls_recurrent_state){.h = ls_mul(ls_sigmoid(z[O]), shown), .c = c};
 }
 
 static ls_recurrent_state gru_step(const ls_recurrent_steps *s, ls_tensor a,
@@ -230,9 +230,9 @@ static ls_nest next_step(ls_nest values, void *user) {
   const ls_recurrent_state state =
       recurrent_step(all->s, ls_gather(all->projected, number, 0), before);
   const ls_tensor row = ls_reshape(state.h, LS_SHAPE(1, -1, all->s->units));
-  return looped_values(
-      ls_add_scalar(number, 1), state,
-      ls_dynamic_update_slice(ls_nest_tensor(values, ALL_H), row, starts));
+  const ls_tensor all_h =
+      ls_dynamic_update_slice(ls_nest_tensor(values, ALL_H), row, starts);
+  return looped_values(ls_add_scalar(number, 1), state, all_h);
 }
 
 static ls_tensor looped_steps(const ls_recurrent_steps *s, ls_tensor projected,
@@ -243,11 +243,10 @@ static ls_tensor looped_steps(const ls_recurrent_steps *s, ls_tensor projected,
   const ls_size sizes[] = {
       {LS_SIZE_CONSTANT, steps}, {1, 0}, {LS_SIZE_CONSTANT, s->units}};
   if (s->kind == LS_RECURRENT_GRU) state->c = ls_failed_tensor();
-  LS_OWN(ls_nest, end) =
-      ls_while(has_steps_left, next_step, &all,
-               looped_values(ls_scalar_i64(LS_DTYPE_I64, 0), *state,
-                             ls_layer_zeros(projected, sizes, 3)),
-               steps);
+  const ls_tensor zeros = ls_layer_zeros(projected, sizes, 3);
+  LS_OWN(ls_nest, end) = ls_while(
+      has_steps_left, next_step, &all,
+      looped_values(ls_scalar_i64(LS_DTYPE_I64, 0), *state, zeros), steps);
   *state = (ls_recurrent_state){.h = ls_nest_tensor(end, H),
                                 .c = ls_nest_tensor(end, C)};
   const ls_tensor all_h = ls_nest_tensor(end, ALL_H);

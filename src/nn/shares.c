@@ -35,21 +35,22 @@ ls_tensor ls_shares_examples(const ls_shares *shares,
 // included.
 static ls_tensor if_present(const ls_shares *shares, ls_tensor x) {
   const ls_tensor none = ls_scalar(ls_tensor_dtype(shares->count), 0);
-  return ls_select(ls_greater(shares->count, none), x,
-                   ls_scalar(ls_tensor_dtype(x), -0.0));
+  const ls_tensor missing = ls_scalar(ls_tensor_dtype(x), -0.0);
+  return ls_select(ls_greater(shares->count, none), x, missing);
 }
 
 // Returns the contribution of a replica to a mean by examples.
 static ls_tensor weighted_share(const ls_shares *shares, ls_tensor x) {
   const ls_dtype dtype = ls_tensor_dtype(x);
   const ls_dtype wide = ls_wide_dtype(dtype);
-  return if_present(
-      shares, ls_mul(ls_convert(x, wide), ls_convert(shares->count, wide)));
+  const ls_tensor count = ls_convert(shares->count, wide);
+  return if_present(shares, ls_mul(ls_convert(x, wide), count));
 }
 
 ls_tensor ls_shares_divided(ls_tensor total, ls_tensor sum, ls_dtype dtype) {
   const ls_dtype wide = ls_tensor_dtype(sum);
-  const ls_tensor one = ls_div(ls_scalar(wide, 1), ls_convert(total, wide));
+  total = ls_convert(total, wide);
+  const ls_tensor one = ls_div(ls_scalar(wide, 1), total);
   return ls_convert(ls_mul(sum, one), dtype);
 }
 
@@ -194,9 +195,10 @@ static row_set find_different(ls_tensor indices) {
 static ls_tensor gather_replicas(ls_tensor indices, int32_t replicas) {
   const int64_t count = ls_tensor_shape(indices).dim[0];
   const ls_tensor starts[] = {ls_replica_id(), ls_scalar_i64(LS_DTYPE_I32, 0)};
+  const ls_tensor row = ls_reshape(indices, LS_SHAPE(1, count));
   const ls_tensor placed = ls_dynamic_update_slice(
-      ls_fill(ls_tensor_dtype(indices), LS_SHAPE(replicas, count), 0),
-      ls_reshape(indices, LS_SHAPE(1, count)), starts);
+      ls_fill(ls_tensor_dtype(indices), LS_SHAPE(replicas, count), 0), row,
+      starts);
   return ls_reshape(ls_all_reduce(LS_REDUCE_SUM, placed),
                     LS_SHAPE(replicas * count));
 }
@@ -207,8 +209,9 @@ static ls_tensor own_places(const row_set *all, int64_t count) {
       ls_broadcast_like(ls_scalar(LS_DTYPE_I64, 0), all->places);
   const ls_tensor places =
       ls_scatter(LS_SCATTER_UPDATE, zeros, all->order, all->places);
-  const ls_tensor start = ls_mul(ls_convert(ls_replica_id(), LS_DTYPE_I64),
-                                 ls_scalar_i64(LS_DTYPE_I64, count));
+  const ls_tensor length = ls_scalar_i64(LS_DTYPE_I64, count);
+  const ls_tensor start =
+      ls_mul(ls_convert(ls_replica_id(), LS_DTYPE_I64), length);
   return ls_dynamic_slice(places, &start, LS_SHAPE(count));
 }
 
@@ -222,9 +225,9 @@ static ls_tensor put_together(const ls_shares *shares, bool is_sum,
       gather_replicas(ls_convert(indices, LS_DTYPE_I64), shares->replicas));
   ls_shape shape = ls_tensor_shape(values);
   shape.dim[0] = shares->replicas * count;
+  const ls_tensor whole = ls_fill(ls_tensor_dtype(values), shape, 0);
   const ls_tensor own =
-      ls_indexed_slices(own_places(&all, count), values,
-                        ls_fill(ls_tensor_dtype(values), shape, 0));
+      ls_indexed_slices(own_places(&all, count), values, whole);
   return ls_indexed_slices(all.indices,
                            is_sum ? ls_shares_sum(shares, own)
                                   : ls_shares_mean(shares, own),

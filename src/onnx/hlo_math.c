@@ -551,9 +551,8 @@ void ls_hlo_make_gather(ls_onnx_build *b) {
     ls_onnx_fail(b, ls_invalid_argument("damaged dimension_numbers"));
     return;
   }
-  const ls_tensor y =
-      ls_gather(ls_hlo_whole(b, 0),
-                ls_hlo_reshape(ls_hlo_whole(b, 1), list, batch), (int)axis[0]);
+  const ls_tensor indices = ls_hlo_reshape(ls_hlo_whole(b, 1), list, batch);
+  const ls_tensor y = ls_gather(ls_hlo_whole(b, 0), indices, (int)axis[0]);
   ls_hlo_give(b, 0, transpose_to(y, order, wanted.rank), to);
 }
 

@@ -315,23 +315,22 @@ void ls_hlo_make_compare(ls_onnx_build *b) {
   const char *way = ls_onnx_attr_text(b, "word", "");
   for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); ++i)
     if (strcmp(ways[i].name, way) == 0) {
-      ls_hlo_give(b, 0, ways[i].make(ls_onnx_in(b, 0), ls_onnx_in(b, 1)),
-                  element_batch(b));
+      const ls_tensor y = ls_onnx_in(b, 1);
+      ls_hlo_give(b, 0, ways[i].make(ls_onnx_in(b, 0), y), element_batch(b));
       return;
     }
   ls_onnx_fail(b, ls_invalid_argument("a comparison without a direction"));
 }
 
 void ls_hlo_make_select(ls_onnx_build *b) {
-  ls_hlo_give(b, 0,
-              ls_select(ls_onnx_in(b, 0), ls_onnx_in(b, 1), ls_onnx_in(b, 2)),
+  const ls_tensor otherwise = ls_onnx_in(b, 2), x = ls_onnx_in(b, 1);
+  ls_hlo_give(b, 0, ls_select(ls_onnx_in(b, 0), x, otherwise),
               element_batch(b));
 }
 
 void ls_hlo_make_clamp(ls_onnx_build *b) {
-  ls_hlo_give(b, 0,
-              ls_minimum(ls_maximum(ls_onnx_in(b, 1), ls_onnx_in(b, 0)),
-                         ls_onnx_in(b, 2)),
+  const ls_tensor most = ls_onnx_in(b, 2), least = ls_onnx_in(b, 0);
+  ls_hlo_give(b, 0, ls_minimum(ls_maximum(ls_onnx_in(b, 1), least), most),
               element_batch(b));
 }
 
@@ -536,8 +535,8 @@ void ls_hlo_make_pad(ls_onnx_build *b) {
   if (batch >= 0 &&
       (low.dim[batch] | high.dim[batch] | interior.dim[batch]) != 0)
     ls_hlo_refuse_batch(b, "padding of the batch");
-  ls_hlo_give(b, 0,
-              ls_pad(ls_hlo_whole(b, 0), ls_onnx_in(b, 1), low, high, interior),
+  const ls_tensor value = ls_onnx_in(b, 1);
+  ls_hlo_give(b, 0, ls_pad(ls_hlo_whole(b, 0), value, low, high, interior),
               batch);
 }
 

@@ -137,8 +137,9 @@ void ls_onnx_make_matmul(ls_onnx_build *b) {
 void ls_onnx_make_gemm(ls_onnx_build *b) {
   const double alpha = ls_onnx_attr_real(b, "alpha", 1),
                beta = ls_onnx_attr_real(b, "beta", 1);
+  const ls_tensor right = ls_onnx_in(b, 1);
   ls_tensor y = ls_matmul_transposed(
-      ls_onnx_in(b, 0), ls_onnx_attr_int(b, "transA", 0) != 0, ls_onnx_in(b, 1),
+      ls_onnx_in(b, 0), ls_onnx_attr_int(b, "transA", 0) != 0, right,
       ls_onnx_attr_int(b, "transB", 0) != 0);
   if (alpha != 1) y = ls_mul_scalar(y, alpha);
   if (ls_onnx_has(b, 2)) {

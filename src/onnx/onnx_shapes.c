@@ -416,8 +416,8 @@ static ls_tensor from_start(ls_tensor indices, int64_t size, ls_tensor x,
   if (!ls_dtype_is_integer(dtype)) return indices;
   const ls_tensor end = size >= 0 ? ls_scalar_i64(dtype, size)
                                   : ls_convert(ls_dim_size(x, axis), dtype);
-  return ls_select(ls_less(indices, ls_scalar_i64(dtype, 0)),
-                   ls_add(indices, end), indices);
+  const ls_tensor moved = ls_add(indices, end);
+  return ls_select(ls_less(indices, ls_scalar_i64(dtype, 0)), moved, indices);
 }
 
 void ls_onnx_make_gather(ls_onnx_build *b) {

@@ -184,7 +184,8 @@ static ls_tensor scalar_like(ls_tensor x, double value) {
 
 void ls_onnx_make_is_inf(ls_onnx_build *b) {
   const ls_tensor x = ls_onnx_element(b), zero = scalar_like(x, 0);
-  ls_tensor y = ls_not(ls_or(ls_is_finite(x), onnx_is_nan(x)));
+  const ls_tensor is_nan = onnx_is_nan(x);
+  ls_tensor y = ls_not(ls_or(ls_is_finite(x), is_nan));
   if (ls_onnx_attr_int(b, "detect_positive", 1) == 0)
     y = ls_and(y, ls_less(x, zero));
   if (ls_onnx_attr_int(b, "detect_negative", 1) == 0)
@@ -221,9 +222,9 @@ void ls_onnx_make_gelu(ls_onnx_build *b) {
 }
 
 static ls_tensor hard_sigmoid(ls_tensor x, double alpha, double beta) {
-  return ls_clamp(scalar_like(x, 0),
-                  ls_add_scalar(ls_mul_scalar(x, alpha), beta),
-                  scalar_like(x, 1));
+  const ls_tensor one = scalar_like(x, 1);
+  const ls_tensor line = ls_add_scalar(ls_mul_scalar(x, alpha), beta);
+  return ls_clamp(scalar_like(x, 0), line, one);
 }
 
 void ls_onnx_make_hard_sigmoid(ls_onnx_build *b) {
@@ -239,9 +240,8 @@ void ls_onnx_make_hard_swish(ls_onnx_build *b) {
 
 void ls_onnx_make_prelu(ls_onnx_build *b) {
   const ls_tensor x = ls_onnx_in(b, 0);
-  ls_onnx_give(
-      b, 0,
-      ls_select(ls_less(x, scalar_like(x, 0)), ls_mul(x, ls_onnx_in(b, 1)), x));
+  const ls_tensor below = ls_mul(x, ls_onnx_in(b, 1));
+  ls_onnx_give(b, 0, ls_select(ls_less(x, scalar_like(x, 0)), below, x));
 }
 
 void ls_onnx_make_clip(ls_onnx_build *b) {
@@ -289,8 +289,8 @@ void ls_onnx_make_pow(ls_onnx_build *b) {
 }
 
 void ls_onnx_make_where(ls_onnx_build *b) {
-  ls_onnx_give(b, 0,
-               ls_select(ls_onnx_in(b, 0), ls_onnx_in(b, 1), ls_onnx_in(b, 2)));
+  const ls_tensor y = ls_onnx_in(b, 2), x = ls_onnx_in(b, 1);
+  ls_onnx_give(b, 0, ls_select(ls_onnx_in(b, 0), x, y));
 }
 
 void ls_onnx_make_mean(ls_onnx_build *b) {
@@ -310,9 +310,10 @@ void ls_onnx_make_mod(ls_onnx_build *b) {
     ls_onnx_give(b, 0, r);
     return;
   }
-  const ls_tensor differs = ls_not_equal(ls_less(r, zero), ls_less(y, zero));
-  const ls_tensor y_or_zero = ls_select(differs, y, zero);
-  ls_onnx_give(b, 0, ls_select(ls_equal(r, zero), r, ls_add(r, y_or_zero)));
+  const ls_tensor is_below = ls_less(y, zero);
+  const ls_tensor differs = ls_not_equal(ls_less(r, zero), is_below);
+  const ls_tensor moved = ls_add(r, ls_select(differs, y, zero));
+  ls_onnx_give(b, 0, ls_select(ls_equal(r, zero), r, moved));
 }
 
 void ls_onnx_make_dropout(ls_onnx_build *b) {

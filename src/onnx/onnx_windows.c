@@ -225,11 +225,13 @@ void ls_onnx_make_batch_norm(ls_onnx_build *b) {
     LS_ONNX_REFUSE(b, "spatial = 0: a mean for each element");
   if (ls_onnx_attr_int(b, "training_mode", 0) != 0)
     LS_ONNX_REFUSE(b, "training_mode: export the model for inference");
-  ls_onnx_give_last(b, 0,
-                    ls_batch_norm_inference(
-                        x, ls_onnx_in(b, 1), ls_onnx_in(b, 2), ls_onnx_in(b, 3),
-                        ls_onnx_in(b, 4), ls_onnx_attr_real(b, "epsilon", 1e-5),
-                        LS_ACTIVATION_NONE));
+  const ls_tensor variance = ls_onnx_in(b, 4), mean = ls_onnx_in(b, 3),
+                  offset = ls_onnx_in(b, 2), scale = ls_onnx_in(b, 1);
+  ls_onnx_give_last(
+      b, 0,
+      ls_batch_norm_inference(x, scale, offset, mean, variance,
+                              ls_onnx_attr_real(b, "epsilon", 1e-5),
+                              LS_ACTIVATION_NONE));
 }
 
 void ls_onnx_make_layer_norm(ls_onnx_build *b) {
@@ -247,9 +249,9 @@ void ls_onnx_make_layer_norm(ls_onnx_build *b) {
   const ls_shape row = LS_SHAPE(width);
   const ls_tensor rows =
       axis < shape.rank - 1 ? ls_reshape(x, LS_SHAPE(-1, width)) : x;
-  const ls_tensor y =
-      ls_layer_norm(rows, ls_reshape(scale, row), ls_reshape(offset, row),
-                    ls_onnx_attr_real(b, "epsilon", 1e-5));
+  const ls_tensor offsets = ls_reshape(offset, row);
+  const ls_tensor y = ls_layer_norm(rows, ls_reshape(scale, row), offsets,
+                                    ls_onnx_attr_real(b, "epsilon", 1e-5));
   ls_onnx_give(b, 0, axis < shape.rank - 1 ? ls_reshape_like(y, x) : y);
 }
 

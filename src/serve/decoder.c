@@ -188,9 +188,9 @@ static ls_status step_attention(stepping *s, const ls_node *node,
   const ls_tensor none = ls_scalar(LS_DTYPE_F32, 0);
   const ls_tensor hidden =
       ls_select(is_filled, none, ls_scalar(LS_DTYPE_F32, -MASK));
-  LS_RETURN_IF_ERROR(
-      add_cache(s, widen_heads(window[1], self->length, heads, hidden),
-                widen_heads(step[1], 1, heads, none), &k));
+  const ls_tensor own = widen_heads(step[1], 1, heads, none);
+  LS_RETURN_IF_ERROR(add_cache(
+      s, widen_heads(window[1], self->length, heads, hidden), own, &k));
   LS_RETURN_IF_ERROR(add_cache(s, window[2], step[2], &v));
   const ls_tensor q =
       widen_heads(step[0], 1, heads, ls_scalar(LS_DTYPE_F32, MASK));

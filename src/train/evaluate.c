@@ -47,8 +47,8 @@ static ls_tensor count_overlaps(ls_tensor logits, ls_tensor labels,
   const ls_tensor is_class =
       ls_less(labels, ls_scalar_i64(ls_tensor_dtype(labels), classes));
   // The index of no class is a row of zeros.
-  const ls_tensor found = ls_select(is_class, ls_argmax(logits, -1),
-                                    ls_scalar_i64(LS_DTYPE_I64, -1));
+  const ls_tensor none = ls_scalar_i64(LS_DTYPE_I64, -1);
+  const ls_tensor found = ls_select(is_class, ls_argmax(logits, -1), none);
   const ls_tensor predicted = ls_one_hot(found, classes, LS_DTYPE_F32);
   const ls_tensor labeled = ls_one_hot(labels, classes, LS_DTYPE_F32);
   const ls_tensor both[] = {ls_mul(predicted, labeled),

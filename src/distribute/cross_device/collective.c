@@ -202,9 +202,9 @@ static ls_nest member_of(const fetching *self, size_t member) {
   if (arrays[VALUES] == NULL) return ls_none();
   const ls_nest values = ls_leaf(ls_constant(arrays[VALUES]));
   if (arrays[INDICES] == NULL) return values;
-  return ls_nest_slices(values, ls_constant(arrays[INDICES]),
-                        arrays[SHAPE] != NULL ? ls_constant(arrays[SHAPE])
-                                              : ls_failed_tensor());
+  const ls_tensor shape =
+      arrays[SHAPE] != NULL ? ls_constant(arrays[SHAPE]) : ls_failed_tensor();
+  return ls_nest_slices(values, ls_constant(arrays[INDICES]), shape);
 }
 
 static ls_status fetch_others(fetching *self) {

@@ -272,9 +272,10 @@ static ls_nest weighted_leaf(ls_nest leaf, void *user) {
   const ls_tensor weight = own_weight(w, wide);
   // Replaces a missing value by -0, because x + -0 is x for every x, -0
   // included.
+  const ls_tensor missing = ls_scalar(wide, -0.0);
+  const ls_tensor weighted = ls_mul(ls_convert(x, wide), weight);
   const ls_tensor present =
-      ls_select(ls_greater(weight, ls_scalar(wide, 0)),
-                ls_mul(ls_convert(x, wide), weight), ls_scalar(wide, -0.0));
+      ls_select(ls_greater(weight, ls_scalar(wide, 0)), weighted, missing);
   const ls_tensor sum = ls_all_reduce(LS_REDUCE_SUM, present);
   const ls_tensor made = ls_convert(ls_mean_of_sum(sum, w->total, false), mean);
   return ls_leaf(ls_same_note(made));

@@ -75,9 +75,9 @@ LS_OWNED_STRUCT(slice, drop_slice)
 
 static ls_status write_eagerly(ls_variable *variable, const slice *s) {
   LS_RETURN_IF_ERROR(ls_frame_begin());
+  const ls_tensor rows = ls_constant(ls_nest_as_array(s->rows));
   const ls_status status = ls_tensor_status(
-      ls_variable_scatter_update(variable, ls_constant(s->numbers),
-                                 ls_constant(ls_nest_as_array(s->rows))));
+      ls_variable_scatter_update(variable, ls_constant(s->numbers), rows));
   return ls_status_join(status, ls_frame_end(NULL));
 }
 

@@ -120,10 +120,10 @@ static ls_status scatter_in_trace(const scattering *s, const ls_place *place,
   const ls_variable_aggregation aggregation = s->variable->aggregation;
   if (aggregation == LS_AGGREGATION_ONLY_FIRST_REPLICA) {
     const ls_dtype dtype = ls_tensor_dtype(indices);
-    const ls_tensor is_first =
-        ls_equal(ls_replica_id(), ls_scalar_i64(LS_DTYPE_I32, 0));
-    indices = ls_select(ls_broadcast_like(is_first, indices), indices,
-                        ls_broadcast_like(ls_scalar_i64(dtype, -1), indices));
+    const ls_tensor zero = ls_scalar_i64(LS_DTYPE_I32, 0);
+    const ls_tensor is_first = ls_equal(ls_replica_id(), zero);
+    const ls_tensor none = ls_broadcast_like(ls_scalar_i64(dtype, -1), indices);
+    indices = ls_select(ls_broadcast_like(is_first, indices), indices, none);
   }
   if (place->count > 1) {
     indices = ls_all_gather(indices, 0);

@@ -87,13 +87,14 @@ static ls_tensor eval_loss(const ls_model_steps *steps, const ls_tensor *state,
   const ls_dtype wide = find_wide(steps);
   const ls_tensor one = ls_scalar_i64(LS_DTYPE_I64, 1);
   const ls_tensor total = ls_convert(state[LS_STATE_LOSS], wide);
-  if (steps->options->any_batch)
-    return ls_shares_divided(
-        ls_maximum(reduce_loss(steps, LS_REDUCE_SUM, state[LS_STATE_EXAMPLES]),
-                   one),
-        reduce_loss(steps, LS_REDUCE_SUM, total), wide);
-  return ls_div(reduce_loss(steps, LS_REDUCE_MEAN, total),
-                ls_convert(ls_maximum(count, one), wide));
+  if (steps->options->any_batch) {
+    const ls_tensor sum = reduce_loss(steps, LS_REDUCE_SUM, total);
+    const ls_tensor examples =
+        reduce_loss(steps, LS_REDUCE_SUM, state[LS_STATE_EXAMPLES]);
+    return ls_shares_divided(ls_maximum(examples, one), sum, wide);
+  }
+  const ls_tensor divisor = ls_convert(ls_maximum(count, one), wide);
+  return ls_div(reduce_loss(steps, LS_REDUCE_MEAN, total), divisor);
 }
 
 // Returns the loss over all replicas, computed from the loop's last state and

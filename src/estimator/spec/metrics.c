@@ -139,7 +139,8 @@ static ls_tensor add_present(ls_tensor values, ls_tensor weights,
   if (!metrics_is_given(weights) || !ls_dtype_is_float(ls_tensor_dtype(values)))
     return add_up(values, each);
   const ls_tensor zeros = ls_broadcast_like(ls_scalar(LS_DTYPE_F64, 0), values);
-  return add_up(ls_select(ls_equal(each, zeros), zeros, as_f64(values)), each);
+  const ls_tensor wide = as_f64(values);
+  return add_up(ls_select(ls_equal(each, zeros), zeros, wide), each);
 }
 
 static ls_nest mean_metric(ls_tensor values, ls_tensor weights,
@@ -177,7 +178,8 @@ ls_nest ls_metric_rmse(ls_tensor labels, ls_tensor predictions,
   if (!is_alike(labels, predictions))
     return metrics_refuse("root_mean_squared_error", labels, predictions);
   LS_NAME_SCOPE(name != NULL ? name : "root_mean_squared_error");
-  const ls_tensor off = ls_sub(as_f64(labels), as_f64(predictions));
+  const ls_tensor predicted = as_f64(predictions);
+  const ls_tensor off = ls_sub(as_f64(labels), predicted);
   return mean_metric(ls_square(off), weights, root_of_mean);
 }
 
@@ -232,14 +234,15 @@ static ls_tensor make_thresholds(int64_t count) {
 // per threshold, and all positives and negatives.
 static ls_tensor area_of(const ls_tensor *sums) {
   const double tiny = 1e-7;
-  const ls_tensor tpr =
-      ls_div(ls_add_scalar(sums[0], tiny), ls_add_scalar(sums[2], tiny));
+  const ls_tensor positives = ls_add_scalar(sums[2], tiny);
+  const ls_tensor tpr = ls_div(ls_add_scalar(sums[0], tiny), positives);
   const ls_tensor fpr = ls_div(sums[1], ls_add_scalar(sums[3], tiny));
   const int64_t count = ls_tensor_shape(tpr).dim[0];
-  const ls_tensor width = ls_sub(ls_slice_axis(fpr, 0, 0, count - 1),
-                                 ls_slice_axis(fpr, 0, 1, count));
-  const ls_tensor height = ls_add(ls_slice_axis(tpr, 0, 0, count - 1),
-                                  ls_slice_axis(tpr, 0, 1, count));
+  const ls_tensor next_fpr = ls_slice_axis(fpr, 0, 1, count);
+  const ls_tensor width = ls_sub(ls_slice_axis(fpr, 0, 0, count - 1), next_fpr);
+  const ls_tensor next_tpr = ls_slice_axis(tpr, 0, 1, count);
+  const ls_tensor height =
+      ls_add(ls_slice_axis(tpr, 0, 0, count - 1), next_tpr);
   return ls_mul_scalar(ls_reduce_sum(ls_mul(width, height), LS_ALL_AXES), 0.5);
 }
 
@@ -261,8 +264,9 @@ ls_nest ls_metric_auc(ls_tensor labels, ls_tensor predictions,
   const ls_tensor each =
       ls_reshape(weights_like(weights, labels), LS_SHAPE(1, -1));
   const ls_tensor so = ls_reshape(labels, LS_SHAPE(1, -1));
-  const ls_tensor above = ls_greater(
-      ls_reshape(as_f64(predictions), LS_SHAPE(1, -1)), make_thresholds(count));
+  const ls_tensor thresholds = make_thresholds(count);
+  const ls_tensor above =
+      ls_greater(ls_reshape(as_f64(predictions), LS_SHAPE(1, -1)), thresholds);
   const ls_tensor true_positive = ls_mul(as_f64(ls_and(above, so)), each);
   const ls_tensor false_positive =
       ls_mul(as_f64(ls_and(above, ls_not(so))), each);

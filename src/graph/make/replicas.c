@@ -106,7 +106,8 @@ bool ls_divides_integers(ls_reduce_op op, ls_tensor x) {
 
 ls_tensor ls_divide_integers(ls_tensor sum, ls_dtype mean, int64_t count) {
   if (ls_tensor_is_failed(sum)) return sum;
-  return ls_div(ls_convert(sum, mean), ls_scalar(mean, (double)count));
+  const ls_tensor divisor = ls_scalar(mean, (double)count);
+  return ls_div(ls_convert(sum, mean), divisor);
 }
 
 // ---- Collectives -----------------------------------------------------------
@@ -158,9 +159,9 @@ static ls_status part_rows(ls_type total, int axis, ls_tensor like,
                            int64_t *out_rows) {
   const ls_shape part = like.ref != 0 ? ls_tensor_shape(like) : total.shape;
   if (axis < 0 || axis >= total.shape.rank || axis >= part.rank)
-    return ls_invalid_argument(
-        "axis %d of rank %d", axis,
-        axis < total.shape.rank ? part.rank : total.shape.rank);
+    return ls_invalid_argument("axis %d of rank %d", axis,
+                               axis < total.shape.rank ? part.rank
+                                                       : total.shape.rank);
   *out_rows = part.dim[axis];
   if (*out_rows < 0)
     return ls_unimplemented("axis %d of %s, which is not known while building",

@@ -86,8 +86,9 @@ static ls_status find_ready(const building *b, ls_tensor goes_on,
                                          .parts = queue->parts,
                                          .count = queue->count},
                       &goes_on, 1);
-  *out_is_ready = ls_greater(ls_all_reduce(LS_REDUCE_MIN, ls_op_output(op, 0)),
-                             ls_scalar(LS_DTYPE_I32, 0));
+  const ls_tensor zero = ls_scalar(LS_DTYPE_I32, 0);
+  *out_is_ready =
+      ls_greater(ls_all_reduce(LS_REDUCE_MIN, ls_op_output(op, 0)), zero);
   return ls_ok();
 }
 
