@@ -142,13 +142,14 @@ ls_status gradient_minimum(ls_backward *g) {
   return rules_elementwise_choose(g, ls_less_equal);
 }
 
-// Returns d a b. Where |b| is at least 1, d a comes first, which is no larger
-// than the product; else a b: neither overflows alone.
+// Returns d a b. Where 1 lies between |a| and |b|, a b comes first, which lies
+// between them; else d a: no factor overflows or underflows alone.
 static ls_tensor scaled_product(ls_tensor d, ls_tensor a, ls_tensor b) {
   const ls_tensor one = ls_gradient_number(b, 1);
-  const ls_tensor enlarges = ls_greater_equal(ls_abs(b), one);
-  const ls_tensor first = ls_select(enlarges, d, b);
-  const ls_tensor last = ls_select(enlarges, b, d);
+  const ls_tensor apart = ls_xor(ls_greater_equal(ls_abs(a), one),
+                                 ls_greater_equal(ls_abs(b), one));
+  const ls_tensor first = ls_select(apart, b, d);
+  const ls_tensor last = ls_select(apart, d, b);
   return ls_mul(ls_mul(first, a), last);
 }
 

@@ -36,7 +36,7 @@ TEST(functions_agree_with_differences) {
 }
 
 // ---- Large and small numbers -----------------------------------------------
-// Functions of f32[2], and what else their gradients are scaled by.
+// Functions of vectors, and what else their gradients are scaled by.
 #define SCALED(name, expression)                                               \
   static ls_nest name(ls_nest args, void *user) {                              \
     const ls_tensor x = ls_nest_tensor(args, 0), y = ls_nest_tensor(args, 1);  \
@@ -50,32 +50,40 @@ SCALED(scaled_atan2, ls_atan2(x, y))
 
 TEST(a_gradient_overflows_only_if_it_is_too_large_itself) {
   const struct {
+    ls_dtype dtype;
     ls_nest (*function)(ls_nest args, void *user);
-    float x, y;
-    double scale, to_x, to_y;
+    double x, y, scale, to_x, to_y;
   } rows[] = {
-      {scaled_rsqrt, 1e-26F, 0, 1e-10, -5e28, 0},
-      {scaled_pow, 2, 127, 1e-10, 1.0803965e+30, 1.1793288e+28},
-      {scaled_pow, 1e19F, 2, 1e-20, 0.2, 4.3749117e+19},
-      {scaled_pow, 0.9F, 100, 1e37, 2.951267e34, -2.798523e31},
-      {scaled_pow, 1e-30F, 0, 1e20, 0, -6.907755e21},
-      {scaled_pow, NAN, 2, 1, NAN, NAN},
-      {scaled_pow, 0, 2, 1, 0, 0},
-      {scaled_atan2, 1e20F, 1e20F, 1, 5e-21, -5e-21},
-      {scaled_atan2, 3e-25F, 4e-25F, 1, 1.6e24, -1.2e24},
-      {scaled_atan2, 3, 4, 1, 0.16, -0.12},
+      {LS_DTYPE_F32, scaled_rsqrt, 1e-26, 0, 1e-10, -5e28, 0},
+      {LS_DTYPE_F32, scaled_pow, 2, 127, 1e-10, 1.0803965e+30, 1.1793288e+28},
+      {LS_DTYPE_F32, scaled_pow, 1e19, 2, 1e-20, 0.2, 4.3749117e+19},
+      {LS_DTYPE_F32, scaled_pow, 0.9, 100, 1e37, 2.951267e34, -2.798523e31},
+      {LS_DTYPE_F32, scaled_pow, 1e-30, 0, 1e20, 0, -6.907755e21},
+      {LS_DTYPE_F32, scaled_pow, 1e30, 1e-10, 1e20, 1e-20, 6.907755e21},
+      {LS_DTYPE_F16, scaled_pow, 0.9902, 900, 2e-4, 2.6534e-05, 0},
+      {LS_DTYPE_F16, scaled_pow, 0.9902, 900, 1e-3, 1.327e-4, 0},
+      {LS_DTYPE_F16, scaled_pow, 0.9951, 2000, 2e-4, 2.2527e-05, 0},
+      {LS_DTYPE_F16, scaled_pow, 2, 15, 1e-3, 245.859, 22.7222},
+      {LS_DTYPE_F32, scaled_pow, NAN, 2, 1, NAN, NAN},
+      {LS_DTYPE_F32, scaled_pow, 0, 2, 1, 0, 0},
+      {LS_DTYPE_F32, scaled_atan2, 1e20, 1e20, 1, 5e-21, -5e-21},
+      {LS_DTYPE_F32, scaled_atan2, 3e-25, 4e-25, 1, 1.6e24, -1.2e24},
+      {LS_DTYPE_F32, scaled_atan2, 3, 4, 1, 0.16, -0.12},
   };
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
     double scale = rows[i].scale;
     LS_OWN(ls_function, f) = function_of(rows[i].function, &scale);
+    const ls_dtype dtype = rows[i].dtype;
+    const double tolerance = dtype == LS_DTYPE_F16 ? 1e-2 : 1e-5;
     LS_OWN(ls_nest, args) =
-        LS_TUPLE(vector_nest(1, &rows[i].x), vector_nest(1, &rows[i].y));
+        LS_TUPLE(ls_nest_array(array_of(dtype, LS_SHAPE(1), &rows[i].x)),
+                 ls_nest_array(array_of(dtype, LS_SHAPE(1), &rows[i].y)));
     LS_OWN(ls_nest, got) = call_results(f, args);
     for (size_t k = 0; k < 2; ++k) {
       const double want = k == 0 ? rows[i].to_x : rows[i].to_y;
       const double value = nest_element(ls_nest_item(got, k), 0);
       if (isnan(want) ? !isnan(value)
-                      : !(fabs(value - want) <= 1e-5 * fabs(want)))
+                      : !(fabs(value - want) <= tolerance * fabs(want)))
         fail_msg("gradient %zu of row %zu is %g", k, i, value);
     }
   }
