@@ -120,6 +120,7 @@ ls_status ls_folder_make_own(ls_runtime *runtime, const char *path) {
   return files->make_directories(files->user, path);
 }
 
+// A link, or an entry that may not be removed, keeps what it leads to.
 static ls_status remove_entry(const ls_file_system *files, const char *folder,
                               const ls_file_entry *entry, int depth) {
   ls_allocator *allocator = ls_current_allocator();
@@ -129,8 +130,16 @@ static ls_status remove_entry(const ls_file_system *files, const char *folder,
   ls_text_append_format(&path, "%s/%s", folder, entry->name);
   LS_RETURN_IF_ERROR(ls_text_status(&path));
   const char *name = ls_text_data(&path);
+  bool is_link = false;
   const ls_status status = files->remove(files->user, name);
-  if (ls_status_is_ok(status) || !entry->is_folder || depth == 0) return status;
+  if (ls_status_is_ok(status) || !entry->is_folder || depth == 0 ||
+      ls_status_code(status) == LS_PERMISSION_DENIED)
+    return status;
+  const ls_status looked = files->is_link != NULL
+                               ? files->is_link(files->user, name, &is_link)
+                               : ls_ok();
+  if (is_link || !ls_status_is_ok(looked))
+    return ls_status_join(status, looked);
   ls_status_free(status);
   LS_RETURN_IF_ERROR(
       files->list(files->user, name, allocator, &entries, &count));

@@ -232,6 +232,36 @@ TEST(a_folder_lists_its_files_sorted) {
                 LS_NOT_FOUND, "cannot list");
 }
 
+static ls_code removing;
+
+static ls_status refuse_removal(void *user, const char *path) {
+  (void)user;
+  return LS_STATUS(removing, "cannot remove '%s'", path);
+}
+
+TEST(a_link_that_stays_keeps_what_it_leads_to) {
+  const char *target = path_of("c"), *name = path_of("c/a");
+  ls_file_system stuck = *files();
+  stuck.remove = refuse_removal;
+  expect_ok(files()->make_directories(NULL, target));
+  expect_ok(files()->write(NULL, name, "", 0));
+  assert_int_equal(symlink("c", path_of("link")), 0);
+  const ls_file_entry link = {.name = "link", .is_folder = true};
+  const ls_file_entry whole = {.name = "c", .is_folder = true};
+  removing = LS_UNAVAILABLE;
+  expect_status(ls_folder_remove_entry(&stuck, folder, &link), LS_UNAVAILABLE,
+                "/link'");
+  expect_status(ls_folder_remove_entry(&stuck, folder, &whole), LS_UNAVAILABLE,
+                "/c/a'");
+  removing = LS_PERMISSION_DENIED;
+  expect_status(ls_folder_remove_entry(&stuck, folder, &whole),
+                LS_PERMISSION_DENIED, "/c'");
+  expect_ok(ls_folder_remove_entry(files(), folder, &link));
+  expect_content(name, "");
+  expect_ok(ls_folder_remove_entry(files(), folder, &whole));
+  expect_no_file(target);
+}
+
 TEST(a_file_is_moved) {
   expect_ok(files()->write(NULL, path_of("from"), "new", 3));
   expect_ok(files()->write(NULL, path_of("to"), "old", 3));
