@@ -110,8 +110,14 @@ void cli_batcher_hold(cli_batcher *batcher, cli_job *job, int64_t bytes) {
   job->held_bytes = bytes;
 }
 
-// Counts a job's outputs, unless there are too many of all jobs.
+// Counts a job's outputs, unless they are too large, or those of all jobs are.
 static ls_status hold_outputs(cli_batcher *self, cli_job *job, double bytes) {
+  const double most = (double)most_output_bytes(self);
+  if (bytes > most)
+    return ls_invalid_argument(
+        "the outputs have %.0f MiB, and may have %.0f, 16 times --max-body%s",
+        bytes / (1 << 20), most / (1 << 20),
+        job->request.rows > 1 ? ": send fewer rows" : "");
   cli_batcher_hold(self, job, (int64_t)bytes);
   return __atomic_load_n(&self->held_bytes, __ATOMIC_RELAXED) <=
                  MOST_OUTPUTS * most_output_bytes(self)
@@ -192,12 +198,6 @@ ls_status cli_batcher_prepare(cli_batcher *batcher, cli_job *job) {
     bytes += (double)job->request.rows * (double)ls_dtype_size(type.dtype) *
              (double)ls_shape_num_elements(type.shape);
   }
-  const double most = (double)most_output_bytes(batcher);
-  if (bytes > most)
-    return ls_invalid_argument(
-        "the outputs of %lld rows have %.0f MiB, and may have %.0f, 16 times "
-        "--max-body: send fewer rows",
-        (long long)job->request.rows, bytes / (1 << 20), most / (1 << 20));
   LS_RETURN_IF_ERROR(hold_outputs(batcher, job, bytes));
   if (runs_alone(batcher, s)) return ls_ok();
   return make_arrays(s->info.outputs, s->info.num_outputs, job->request.rows,
