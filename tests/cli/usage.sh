@@ -35,6 +35,8 @@ refuses "'1e300', expected a number from 1.18e-38 to 3.4e+38" \
   train --learning-rate 1e300
 refuses "the last seed would be above 2147483647" \
   train --model tiny --data synthetic --seed 2147483646 --seeds 3
+"$lockstep" train --model tiny --data synthetic --steps 1 --quiet \
+  --seed 2147483646 --seeds 2 >/dev/null || fail "the last seed of all"
 refuses "--learning-rate is 'nan', expected" train --learning-rate nan
 refuses "--schedule is 'step', expected constant, linear or cosine" \
   train --schedule step

@@ -38,7 +38,7 @@ static bool check_seeds(const train_flags *flags, int64_t first) {
   else if (flags->trace != NULL)
     reason = "--trace writes a file of one run: it cannot be given with "
              "--seeds";
-  else if (flags->seeds > INT32_MAX - first)
+  else if (flags->seeds - 1 > INT32_MAX - first)
     reason = "the last seed would be above 2147483647: give a lower --seed";
   return reason == NULL || cli_refuse("train", "%s", reason);
 }
