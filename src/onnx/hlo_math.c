@@ -349,7 +349,8 @@ static void make_place(ls_onnx_build *b, const int *axes, int count,
   const ls_onnx_node *places = maker_of(file, node->inputs[2], "iota");
   const ls_onnx_attr *along =
       places != NULL ? ls_onnx_attr_find(places, "dim") : NULL;
-  if ((!is_max && strncmp(region, "compare LT", 10) != 0) ||
+  if (node->num_inputs != 4 ||
+      (!is_max && strncmp(region, "compare LT", 10) != 0) ||
       strcmp(region + 10, rest) != 0 || count != 1 || along == NULL ||
       along->number != axes[0] || node->num_outputs != 2 ||
       !is_end(ls_onnx_array_in(b, 1), is_max) ||
