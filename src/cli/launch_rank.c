@@ -55,6 +55,7 @@ static void become_program(char **program, int64_t restart, pid_t parent) {
   // A backtrace when another rank is gone hides who it was.
   setenv("UCX_HANDLE_ERRORS", "none", 0);
   handle_signals(SIG_DFL);
+  cli_signals_handle(SIGXFSZ, SIG_DFL);
   // Open MPI sends signals to the whole group.
   (void)setpgid(0, 0);
   (void)prctl(PR_SET_PDEATHSIG, SIGKILL);

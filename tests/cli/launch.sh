@@ -73,6 +73,11 @@ launches_all() {
   launches 137 1 dies 9
   says 'was killed' err.txt 2
 
+  # A file beyond the limit ends a program, as without launch.
+  "$lockstep" launch --ranks 1 --mpi "$mpi" -- \
+    grep -q '^SigIgn:.*[02468ace].\{6\}$' /proc/self/status ||
+    fail "$mpi: SIGXFSZ is ignored"
+
   # A program may end in the middle of a line.
   launches 0 2 inside
   grep -q done err.txt || fail "$mpi: the last words are lost"
