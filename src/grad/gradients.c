@@ -105,14 +105,9 @@ static void close_spans(request *r) {
   size_t base = 0;
   for (size_t i = 0; i < r->walk.num_spans; ++i) {
     ls_gradient_span *span = &r->spans[i];
-    const ls_graph *graph = span->graph;
-    span->end = graph->num_nodes;
-    while (r->end_id != 0 && span->end > 0 &&
-           graph->nodes[span->end - 1]->id >= r->end_id)
-      --span->end;
-    span->begin = span->end;
-    while (span->begin > 0 && graph->nodes[span->begin - 1]->id >= r->first_id)
-      --span->begin;
+    span->begin = ls_graph_first_position(span->graph, r->first_id);
+    span->end = r->end_id != 0 ? ls_graph_first_position(span->graph, r->end_id)
+                               : span->graph->num_nodes;
     span->base = base;
     base += span->end - span->begin;
   }

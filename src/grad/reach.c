@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "grad/walk.h"
 
+#include <stdlib.h>
+
+#include "base/memory/own.h"
 #include "graph/variables/variable.h"
 #include "graph/walk.h"
 #include "lockstep/shape_rules.h"
 
 // ---- Numbering -------------------------------------------------------------
-size_t ls_gradient_index(const ls_gradient_walk *walk, ls_op op) {
+// Returns the place of an op among all ops of the spans, or SIZE_MAX.
+static size_t place_of(const ls_gradient_walk *walk, ls_op op) {
   const ls_graph *graph = ls_graph_resolve(op.graph);
   for (size_t i = walk->num_spans; i > 0; --i) {
     const ls_gradient_span *span = &walk->spans[i - 1];
@@ -15,6 +19,31 @@ size_t ls_gradient_index(const ls_gradient_walk *walk, ls_op op) {
     if (at >= span->begin && at < span->end)
       return span->base + at - span->begin;
   }
+  return SIZE_MAX;
+}
+
+static ls_op op_at_place(const ls_gradient_walk *walk, size_t place) {
+  size_t i = walk->num_spans - 1;
+  while (walk->spans[i].base > place)
+    --i;
+  const ls_gradient_span *span = &walk->spans[i];
+  return (ls_op){span->graph,
+                 span->graph->nodes[span->begin + place - span->base]->id};
+}
+
+static int compare_places(const void *a, const void *b) {
+  const size_t x = *(const size_t *)a, y = *(const size_t *)b;
+  return (x > y) - (x < y);
+}
+
+size_t ls_gradient_index(const ls_gradient_walk *walk, ls_op op) {
+  const size_t place = place_of(walk, op);
+  if (place != SIZE_MAX) {
+    const size_t *at = bsearch(&place, walk->places, walk->num_inside,
+                               sizeof(place), compare_places);
+    return at != NULL ? (size_t)(at - walk->places) : SIZE_MAX;
+  }
+  const ls_graph *graph = ls_graph_resolve(op.graph);
   for (size_t i = 0; i < walk->num_outside; ++i)
     if (walk->outside[i].id == op.id && walk->outside[i].graph == graph)
       return walk->num_inside + i;
@@ -22,13 +51,8 @@ size_t ls_gradient_index(const ls_gradient_walk *walk, ls_op op) {
 }
 
 ls_op ls_gradient_op_at(const ls_gradient_walk *walk, size_t index) {
-  if (index >= walk->num_inside) return walk->outside[index - walk->num_inside];
-  size_t i = walk->num_spans - 1;
-  while (walk->spans[i].base > index)
-    --i;
-  const ls_gradient_span *span = &walk->spans[i];
-  return (ls_op){span->graph,
-                 span->graph->nodes[span->begin + index - span->base]->id};
+  return index < walk->num_inside ? op_at_place(walk, walk->places[index])
+                                  : walk->outside[index - walk->num_inside];
 }
 
 // ---- Operands --------------------------------------------------------------
@@ -139,22 +163,63 @@ bool ls_gradient_has_variables(const ls_gradient_walk *walk) {
 }
 
 // ---- Find the ops ----------------------------------------------------------
+// Returns the value of an x, zeroed for a variable, or of a y.
+static ls_tensor end_of(const ls_gradient_walk *walk, size_t i) {
+  return i < walk->num_goals ? walk->goals[i].tensor
+                             : walk->seeds[i - walk->num_goals].y;
+}
+
+static ls_status find_place(const ls_gradient_walk *walk, ls_map *found,
+                            ls_tensor value) {
+  const size_t place =
+      value.ref != 0 ? place_of(walk, ls_tensor_op(value)) : SIZE_MAX;
+  return ls_memory_status(place == SIZE_MAX ||
+                          ls_map_insert_u64(found, place, NULL));
+}
+
+// Finds the ops on which the xs and ys depend, so that the time does not grow
+// with the rest of the graph.
+static ls_status find_places(const ls_gradient_walk *walk, ls_map *found) {
+  for (size_t i = 0; i < walk->num_goals + walk->num_seeds; ++i)
+    LS_RETURN_IF_ERROR(find_place(walk, found, end_of(walk, i)));
+  ls_map_item item;
+  for (size_t at = 0; ls_map_next(found, &at, &item);) {
+    uint64_t place;
+    memcpy(&place, item.key, sizeof(place));
+    const ls_op op = op_at_place(walk, (size_t)place);
+    const ls_node *node = ls_graph_node(op.graph, op.id);
+    const size_t count = ls_gradient_count_operands(walk, op.graph, node);
+    for (size_t i = 0; i < count; ++i) {
+      const ls_tensor value = ls_gradient_operand(walk, op.graph, node, i);
+      if (ls_dtype_is_trainable(ls_tensor_dtype(value)))
+        LS_RETURN_IF_ERROR(find_place(walk, found, value));
+    }
+  }
+  return ls_ok();
+}
+
 static ls_status number_ops(ls_gradient_walk *walk) {
   ls_arena *arena = walk->context->arena;
-  const ls_gradient_span *last = &walk->spans[walk->num_spans - 1];
-  walk->num_inside = last->base + (last->end - last->begin);
+  LS_OWN(ls_map, found) = {.allocator = walk->spans[0].graph->allocator};
+  LS_RETURN_IF_ERROR(find_places(walk, &found));
   const size_t most = walk->num_goals + walk->num_seeds;
+  const size_t num_entries = ls_map_count(&found) + most;
+  walk->places = ls_arena_new_array(arena, size_t, ls_map_count(&found));
   walk->outside = ls_arena_new_array(arena, ls_op, most);
-  walk->num_entries = walk->num_inside + most;
-  walk->entries =
-      ls_arena_new_array(arena, ls_gradient_entry, walk->num_entries);
-  walk->queue = ls_arena_new_array(arena, size_t, walk->num_entries);
-  if (walk->outside == NULL || walk->entries == NULL || walk->queue == NULL)
+  walk->entries = ls_arena_new_array(arena, ls_gradient_entry, num_entries);
+  walk->queue = ls_arena_new_array(arena, size_t, num_entries);
+  if (walk->places == NULL || walk->outside == NULL || walk->entries == NULL ||
+      walk->queue == NULL)
     return ls_out_of_memory();
+  ls_map_item item;
+  for (size_t at = 0; ls_map_next(&found, &at, &item);) {
+    uint64_t place;
+    memcpy(&place, item.key, sizeof(place));
+    walk->places[walk->num_inside++] = (size_t)place;
+  }
+  qsort(walk->places, walk->num_inside, sizeof(*walk->places), compare_places);
   for (size_t i = 0; i < most; ++i) {
-    const ls_tensor value = i < walk->num_goals
-                                ? walk->goals[i].tensor
-                                : walk->seeds[i - walk->num_goals].y;
+    const ls_tensor value = end_of(walk, i);
     ls_op op = ls_tensor_op(value);
     op.graph = ls_graph_resolve(op.graph);
     if (value.ref != 0 && ls_gradient_index(walk, op) == SIZE_MAX)
@@ -197,11 +262,10 @@ static void mark_reached(ls_gradient_walk *walk) {
                                       ls_tensor_op(walk->goals[i].tensor))]
           .flags |= LS_GRADIENT_TARGET | LS_GRADIENT_REACHED;
   const bool variables = ls_gradient_has_variables(walk);
-  for (size_t s = 0; s < walk->num_spans; ++s) {
-    const ls_gradient_span *span = &walk->spans[s];
-    for (size_t i = span->begin; i < span->end; ++i)
-      mark_node_reached(walk, span->graph, span->graph->nodes[i],
-                        span->base + i - span->begin, variables);
+  for (size_t i = 0; i < walk->num_inside; ++i) {
+    const ls_op op = ls_gradient_op_at(walk, i);
+    mark_node_reached(walk, op.graph, ls_graph_node(op.graph, op.id), i,
+                      variables);
   }
 }
 
@@ -225,12 +289,10 @@ static void mark_between(ls_gradient_walk *walk) {
         &walk->entries[ls_gradient_index(walk, ls_tensor_op(walk->seeds[i].y))];
     if (entry->flags & LS_GRADIENT_REACHED) entry->flags |= LS_GRADIENT_BETWEEN;
   }
-  for (size_t s = walk->num_spans; s > 0; --s) {
-    const ls_gradient_span *span = &walk->spans[s - 1];
-    for (size_t i = span->end; i > span->begin; --i)
-      if (walk->entries[span->base + i - 1 - span->begin].flags &
-          LS_GRADIENT_BETWEEN)
-        mark_node_between(walk, span->graph, span->graph->nodes[i - 1]);
+  for (size_t i = walk->num_inside; i > 0; --i) {
+    const ls_op op = ls_gradient_op_at(walk, i - 1);
+    if (walk->entries[i - 1].flags & LS_GRADIENT_BETWEEN)
+      mark_node_between(walk, op.graph, ls_graph_node(op.graph, op.id));
   }
 }
 

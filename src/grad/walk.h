@@ -50,7 +50,7 @@ typedef struct ls_gradient_goal {
 } ls_gradient_goal;
 
 // The ops of one graph from position `begin` up to `end` (exclusive). `base` is
-// the walk's number of the first op.
+// the place of the first op among all ops of the spans.
 typedef struct ls_gradient_span {
   ls_graph *graph;
   size_t begin, end;
@@ -72,9 +72,12 @@ struct ls_gradient_walk {
   size_t num_stops;
 
   // Fields set by the walk.
-  // One per op in the spans, then per op in `outside`.
+  // Places, among all ops of the spans, of the ops on which an x or a y
+  // depends: ascending.
+  size_t *places;
+  size_t num_inside;
+  // One per op in `places`, then per op in `outside`.
   ls_gradient_entry *entries;
-  size_t num_entries, num_inside;
   ls_op *outside;  // Ops of ys and xs that no span contains.
   size_t num_outside;
   size_t *queue;
@@ -137,8 +140,9 @@ int ls_gradient_verbosity(const ls_gradient_context *context);
 
 // ---- The ops of a walk -----------------------------------------------------
 // Finds the ops that a walk visits: those on a path of trainable values from an
-// x to a y. The ops of the spans, and ops of xs and ys outside of these, have
-// numbers; an operand's number is lower than its users'.
+// x to a y. The ops of the spans on which an x or a y depends, and ops of xs
+// and ys outside of these, have numbers; an operand's number is lower than its
+// users'.
 
 enum {
   LS_GRADIENT_TARGET = 1,   // A result of the op is an x.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What gradients of loops cost: what is saved, and memory.
+// What gradients cost, most of them of loops: what is saved, and memory.
 #include <string.h>
 
 #include "lockstep/function_plan.h"
@@ -91,6 +91,26 @@ MEMORY_TEST(differentiate_a_loop) {
   args = ls_nest_sequence(LS_KIND_LIST, leaves, 4);
   LS_RETURN_IF_ERROR(ls_nest_status(args));
   return ls_function_call(f, args, &result);
+}
+
+// The memory that a gradient takes for itself, in a graph with `others` ops
+// beside its own.
+static uint64_t gradient_bytes(int others) {
+  LS_OWN(counted, memory) = counted_begin(1);
+  LS_OWN(ls_graph, graph) = graph_named("g");
+  LS_GRAPH_SCOPE(graph);
+  const ls_tensor x = ls_placeholder(LS_DTYPE_F32, LS_SHAPE(3), "x");
+  const ls_tensor y = ls_exp(x);
+  for (int i = 0; i < others; ++i)
+    ls_tanh(x);
+  ls_gradient(ls_mul(y, y), x);
+  expect_ok(ls_graph_take_error(graph));
+  const ls_allocator_counts counts = counted_now(&memory);
+  return counts.peak_bytes - counts.live_bytes;
+}
+
+TEST(a_gradient_costs_the_same_beside_many_other_ops) {
+  assert_true(gradient_bytes(10000) <= gradient_bytes(10) + 10000);
 }
 
 TEST(a_run_as_long_as_one_before_takes_no_memory) {
