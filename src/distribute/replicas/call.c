@@ -24,6 +24,7 @@ typedef struct replica_call {
   ls_nest args;   // Arguments for all replicas.
   ls_nests each;  // Arguments of each replica.
   ls_nest rows;   // The argument whose rows are the examples, borrowed.
+  bool differ;    // Replicas have, or may have, different numbers of rows.
   ls_graph *graph;
   ls_losses losses;  // The graph's record of losses before the call.
 } replica_call;
@@ -81,7 +82,7 @@ static ls_status call_prepare(ls_replica_task *task) {
   task->losses = call->losses;
   task->replica->examples =
       ls_distributed_component(call->rows, (size_t)task->replica->id);
-  task->replica->examples_differ = rows_differ(call->rows);
+  task->replica->examples_differ = call->differ;
   return name_replica(task);
 }
 
@@ -246,6 +247,7 @@ ls_status ls_replicas_call(ls_strategy *strategy, ls_callback callback,
                        .rows = ls_examples_argument(strategy, args)};
   LS_RETURN_IF_ERROR(ls_graph_find_current(&call.graph));
   call.losses = call.graph->losses;
+  call.differ = rows_differ(call.rows);
   const ls_status status = run_call(strategy, &call, results);
   ls_nests_deinit(&call.each);
   return status;
