@@ -579,33 +579,73 @@ TEST(one_rank_may_keep_a_function_for_longer) {
 }
 
 // ---- Initial values --------------------------------------------------------
+typedef struct beginning {
+  bool in_creator;  // A creator around the strategy's scope gives the value.
+  float starts[MOST_RANKS];
+} beginning;
+
+// Creates a variable with a drawn value.
+static ls_status create_drawn(const ls_creator *next,
+                              const ls_variable_options *options, void *user,
+                              ls_variable **out_variable) {
+  ls_variable_options drawn = *options;
+  if (((const beginning *)user)->in_creator)
+    drawn.initial_value =
+        ls_random_uniform(LS_DTYPE_F32, LS_SCALAR, 0, 1, NULL);
+  return ls_creator_create(next, &drawn, out_variable);
+}
+
 // Starts a variable from drawn numbers; rank 0 has drawn some before.
 static ls_status start_variable(ls_communicator *communicator, void *user) {
-  float *starts = user;
+  beginning *b = user;
   LS_OWN(open_place, home) = runtime_begin(
       (ls_runtime_options){.threads = 1, .communicator = communicator});
   LS_OWN(ls_strategy, strategy) = mirrored_of(REPLICAS);
   LS_OWN(ls_variable, variable) = NULL;
   LS_OWN(ls_array, value) = NULL;
+  ls_variable_options options = {.name = "w", .dtype = LS_DTYPE_F32};
   if (communicator->rank == 0)
     expect_ok(ls_tensor_status(
         ls_random_uniform(LS_DTYPE_F32, LS_SCALAR, 0, 1, NULL)));
+  if (!b->in_creator)
+    options.initial_value =
+        ls_random_uniform(LS_DTYPE_F32, LS_SCALAR, 0, 1, NULL);
   {
+    LS_CREATOR_SCOPE(create_drawn, b);
     LS_STRATEGY_SCOPE(strategy);
-    LS_RETURN_IF_ERROR(ls_variable_create(
-        &(ls_variable_options){.name = "w",
-                               .initial_value = ls_random_uniform(
-                                   LS_DTYPE_F32, LS_SCALAR, 0, 1, NULL)},
-        &variable));
+    LS_RETURN_IF_ERROR(ls_variable_create(&options, &variable));
   }
   LS_RETURN_IF_ERROR(ls_variable_value(variable, &value));
-  starts[communicator->rank] = *(const float *)ls_array_data(value);
+  b->starts[communicator->rank] = *(const float *)ls_array_data(value);
   return ls_ok();
 }
 
 TEST(variables_start_from_the_values_of_rank_0) {
-  float starts[MOST_RANKS] = {0};
-  expect_ok(ls_standin_run(MOST_RANKS, start_variable, starts));
-  assert_true(starts[0] > 0);
-  assert_true(starts[1] == starts[0] && starts[2] == starts[0]);
+  for (int in_creator = 0; in_creator < 2; ++in_creator) {
+    beginning b = {.in_creator = in_creator == 1};
+    expect_ok(ls_standin_run(MOST_RANKS, start_variable, &b));
+    assert_true(b.starts[0] > 0);
+    assert_true(b.starts[1] == b.starts[0] && b.starts[2] == b.starts[0]);
+  }
+}
+
+// Creates variables of zeros and without a value on rank 0 alone.
+static ls_status create_alone(ls_communicator *communicator, void *user) {
+  (void)user;
+  LS_OWN(open_place, home) = runtime_begin(
+      (ls_runtime_options){.threads = 1, .communicator = communicator});
+  LS_OWN(ls_strategy, strategy) = mirrored_of(REPLICAS);
+  for (int i = 0; i < 2 && communicator->rank == 0; ++i) {
+    LS_OWN(ls_variable, variable) = NULL;
+    LS_STRATEGY_SCOPE(strategy);
+    LS_RETURN_IF_ERROR(ls_variable_create(
+        &(ls_variable_options){
+            .dtype = LS_DTYPE_F32, .shape = LS_SHAPE(2), .no_value = i == 1},
+        &variable));
+  }
+  return ls_ok();
+}
+
+TEST(one_rank_may_create_zeros_alone) {
+  expect_ok(ls_standin_run(2, create_alone, NULL));
 }

@@ -68,6 +68,15 @@ static ls_status chief_array(ls_strategy *strategy, const char *name,
   return take_bytes(strategy, name, own, out_array);
 }
 
+// Returns true if ops or a user's creator make a variable's initial value: each
+// rank's own may differ. Zeros of a dtype and a shape do not.
+static bool is_made(const ls_variable_options *options,
+                    const ls_creator *next) {
+  return options->initial_array == NULL &&
+         (options->initial_value.ref != 0 || options->initializer != NULL ||
+          options->initial_of != NULL || !ls_creator_is_last(next));
+}
+
 // Gives a component in eager, whose value ops have made, the chief's value.
 static ls_status set_chief_value(ls_strategy *strategy, const char *name,
                                  ls_variable *component) {
@@ -243,7 +252,7 @@ static ls_status create_components(ls_strategy *strategy,
     }
     if (i == 0) component->joining = true;
     LS_RETURN_IF_ERROR(ls_component_list_add(components, component));
-    if (i == 0 && options.initial_array == NULL)
+    if (i == 0 && is_made(&options, user))
       LS_RETURN_IF_ERROR(set_chief_value(strategy, asked->name, component));
   }
   return ls_ok();
@@ -478,9 +487,6 @@ static ls_status create_by(const ls_variable_recipe *recipe,
   const ls_status status = LS_TRIAL(
       variables_create(recipe, options, kind, &components, out_variable));
   release_components(&components);
-  // Other ranks may wait for this one's part in the initial value.
-  if (recipe->strategy->follows_chief || options->initial_array == NULL)
-    ls_strategy_tell_ranks(recipe->strategy, status);
   return status;
 }
 
@@ -540,9 +546,13 @@ ls_status ls_mirrored_create_variable(ls_strategy *strategy,
       return ls_creator_create(next, &whole, out_variable);
     }
   }
-  return ls_create_mirrored_variable(
+  const ls_status status = ls_create_mirrored_variable(
       &(ls_variable_recipe){.strategy = strategy,
                             .create = create_components,
                             .user = (void *)(uintptr_t)next},
       &whole, out_variable);
+  // Other ranks may wait for this one's part in the initial value.
+  if (strategy->follows_chief || is_made(&whole, next))
+    ls_strategy_tell_ranks(strategy, status);
+  return status;
 }

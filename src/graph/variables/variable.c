@@ -319,6 +319,10 @@ bool ls_in_strategy_scope(void) {
   return entry != NULL;
 }
 
+bool ls_creator_is_last(const ls_creator *creator) {
+  return creator->entry == NULL;
+}
+
 ls_status ls_creator_create(const ls_creator *creator,
                             const ls_variable_options *options,
                             ls_variable **out_variable) {

@@ -145,6 +145,8 @@ static inline ls_status ls_variable_settle(const ls_variable *variable) {
 }
 // Returns true if a strategy makes variables in the current scope.
 bool ls_in_strategy_scope(void);
+// Returns true if only the library's own creator follows.
+bool ls_creator_is_last(const ls_creator *creator);
 // Makes a variable without ops or value, for the parser and for creation.
 ls_status ls_variable_make(ls_runtime *runtime, const char *name, ls_type type,
                            bool trainable, ls_variable **out_variable);
