@@ -10,6 +10,7 @@
 #include "support/callbacks.h"
 #include "support/function.h"
 #include "support/replicas.h"
+#include "support/values.h"
 
 // The merge call, in a callback of a function, loop or branch; `user` is the
 // replica.
@@ -160,6 +161,62 @@ TEST(collectives_of_plain_callbacks_are_in_the_replica_itself) {
   LS_GRAPH_SCOPE(graph);
   expect_traced(strategy, reduce_in_a_body, "all_reduce inside");
   expect_traced(strategy, gather_in_a_branch, "all_gather inside");
+}
+
+// ---- Writes ----------------------------------------------------------------
+static ls_nest write_inside(ls_nest args, void *user) {
+  (void)args;
+  return ls_leaf(ls_variable_assign_add(user, ls_scalar(LS_DTYPE_F32, 1)));
+}
+
+static ls_nest write_in_a_function(ls_nest args, void *user) {
+  LS_OWN(ls_nest, made) = ls_none();
+  const ls_status status = ls_function_call(user, args, &made);
+  return ls_status_is_ok(status) ? ls_none() : ls_fail(status);
+}
+
+static ls_nest scatter_inside(ls_nest args, void *user) {
+  (void)args;
+  return ls_leaf(ls_variable_scatter(user, LS_SCATTER_ADD,
+                                     ls_fill(LS_DTYPE_I32, LS_SHAPE(1), 0),
+                                     ls_fill(LS_DTYPE_F32, LS_SHAPE(1), 1)));
+}
+
+// A nested function is traced once, so that it cannot write to the component of
+// each replica.
+TEST(writes_of_plain_callbacks_are_in_the_replica_itself) {
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  for (int aggregation = 0; aggregation < 4; ++aggregation) {
+    LS_OWN(ls_variable, v) = variable_in(
+        strategy,
+        (variable_kind){.aggregation = (ls_variable_aggregation)aggregation});
+    LS_OWN(ls_variable, rows) = NULL;
+    LS_OWN(ls_array, zeros) =
+        array_of(LS_DTYPE_F32, LS_SHAPE(1), (double[]){0});
+    {
+      LS_STRATEGY_SCOPE(strategy);
+      expect_ok(ls_variable_create(
+          &(ls_variable_options){.initial_array = zeros,
+                                 .aggregation =
+                                     (ls_variable_aggregation)aggregation},
+          &rows));
+    }
+    const double zero[2] = {0};
+    LS_OWN(ls_function, write) = unnamed_function(write_inside, v);
+    LS_OWN(ls_function, scatter) = unnamed_function(scatter_inside, rows);
+    set_components(v, zero, 2);
+    ls_nest made = ls_none();
+    expect_status(ls_strategy_run(strategy,
+                                  ls_plain(write_in_a_function, write),
+                                  ls_none(), &made),
+                  LS_FAILED_PRECONDITION, "inside a nested function");
+    expect_components(v, zero, 2);
+    expect_status(ls_strategy_run(strategy,
+                                  ls_plain(write_in_a_function, scatter),
+                                  ls_none(), &made),
+                  LS_FAILED_PRECONDITION, "inside a nested function");
+    expect_components(rows, zero, 2);
+  }
 }
 
 // ---- Control dependencies ---------------------------------------------------
