@@ -263,7 +263,10 @@ static ls_status check_earlier(const addition *a) {
   const ls_first_failure *first = a->context->failure;
   while (first != NULL && first->status == NULL)
     first = first->outer;
-  return first != NULL ? ls_status_clone(first->status) : ls_ok();
+  return first == NULL ? ls_ok()
+                       : LS_STATUS(ls_status_code(first->status),
+                                   "not run, as an earlier op failed: %s",
+                                   ls_status_message(first->status));
 }
 
 // Refuses an eager op that depends on a failed op, also by a control scope.

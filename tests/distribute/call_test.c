@@ -560,6 +560,38 @@ TEST(a_failure_that_the_callback_gets_fails_no_run) {
   expect_components(own, (double[]){7, 7}, 2);
 }
 
+// Writes after a failure that nobody reads, and drops the status of a write.
+static ls_nest write_after_failure(ls_nest args, void *user) {
+  const walk *w = user;
+  (void)args;
+  ls_add(scalar_of(1), ls_scalar(LS_DTYPE_I32, 1));
+  ls_variable_assign_sub(w->own, scalar_of(5));
+  LS_OWN(ls_nest, after) = ls_none();
+  expect_status(
+      ls_variable_write(w->own, LS_WRITE_ASSIGN, ls_nest_f64(9), NULL, &after),
+      LS_INVALID_ARGUMENT, "not run, as an earlier op failed: add");
+  return ls_none();
+}
+
+TEST(a_refused_write_does_not_hide_the_first_failure) {
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  for (int mirrored = 0; mirrored < 2; ++mirrored) {
+    LS_OWN(ls_variable, plain) = NULL;
+    LS_OWN(ls_variable, own) = variable_in(strategy, (variable_kind){0});
+    expect_ok(ls_variable_create(
+        &(ls_variable_options){.dtype = LS_DTYPE_F32, .shape = LS_SCALAR},
+        &plain));
+    walk w = {.own = mirrored ? own : plain};
+    LS_OWN(ls_nest, made) = ls_none();
+    LS_OWN(ls_status, status) = ls_strategy_run(
+        strategy, ls_plain(write_after_failure, &w), ls_none(), &made);
+    assert_int_equal(ls_status_code(status), LS_INVALID_ARGUMENT);
+    expect_contains(ls_status_message(status), "add of f32[] and i32[]");
+    assert_null(strstr(ls_status_message(status), "assign"));
+    expect_components(own, (double[]){0, 0}, 2);
+  }
+}
+
 static ls_nest assert_in_merge(ls_strategy *strategy, ls_nest args,
                                void *user) {
   (void)strategy, (void)args, (void)user;

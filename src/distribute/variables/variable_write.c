@@ -80,7 +80,7 @@ static ls_status check_part(const ls_writing *w, size_t index, ls_nest part) {
   if (part.kind == LS_KIND_TENSOR) {
     const ls_tensor x = part.as.tensor;
     if (ls_graph_current()->kind == LS_GRAPH_EAGER && ls_tensor_is_failed(x))
-      return ls_tensor_status(x);
+      return ls_made_status(x);
     given = (ls_type){ls_tensor_dtype(x), ls_tensor_shape(x)};
   } else if (part.kind == LS_KIND_ARRAY) {
     const ls_array *array = ls_nest_as_array(part);
@@ -547,7 +547,9 @@ ls_status ls_variable_write(ls_variable *variable, ls_write_op op,
   LS_RETURN_IF_ERROR(ls_variable_settle(variable));
   const ls_writing w = {
       .variable = variable, .op = ops[op], .options = options};
-  return write_any(&w, value, out_value);
+  const ls_status status = write_any(&w, value, out_value);
+  ls_failure_hand_over(status);
+  return status;
 }
 
 static ls_tensor write_as_maker(const ls_writing *w, ls_tensor value) {

@@ -552,22 +552,26 @@ static ls_status refuse_built(ls_tensor tensor) {
       ls_tensor_name(tensor), tensor.graph->name);
 }
 
+static ls_status status_of(ls_tensor tensor) {
+  ls_node *node = ls_graph_node_of(tensor.graph, tensor.ref);
+  if (node == NULL) return refuse_stale();  // Also for ops without outputs.
+  ls_eager_catch_up(tensor.graph, node);
+  return ls_status_clone(node->failure);
+}
+
 ls_status ls_tensor_status(ls_tensor tensor) {
   if (tensor.ref == 0 || tensor.graph == NULL ||
       tensor.graph->kind != LS_GRAPH_EAGER)
     return refuse_built(tensor);
-  ls_node *node = ls_graph_node_of(tensor.graph, tensor.ref);
-  if (node == NULL) return refuse_stale();  // Also for ops without outputs.
-  ls_eager_catch_up(tensor.graph, node);
-  ls_failure_hand_over(node->failure);
-  return ls_status_clone(node->failure);
+  const ls_status status = status_of(tensor);
+  ls_failure_hand_over(status);
+  return status;
 }
 
 ls_status ls_made_status(ls_tensor tensor) {
   ls_graph *graph = ls_graph_current();
   if (tensor.ref != 0 && tensor.graph != NULL)
-    return tensor.graph->kind == LS_GRAPH_EAGER ? ls_tensor_status(tensor)
-                                                : ls_ok();
+    return tensor.graph->kind == LS_GRAPH_EAGER ? status_of(tensor) : ls_ok();
   const ls_status error =
       graph == NULL ? ls_out_of_memory() : ls_graph_take_error(graph);
   return error != NULL ? error
