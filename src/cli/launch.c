@@ -203,9 +203,12 @@ static bool is_noise(const job *self, const char *line) {
   static const char *const later[] = {"--------", "[proxy:", "[mpiexec@",
                                       "lockstep: ended by SIGTERM", NULL};
   if (self->is_mpich && begins_with_any(line, banner)) return true;
-  // Reads from the memory of a rank that is gone.
-  if (strstr(line, "] Read -1, expected ") != NULL ||
-      strstr(line, ") returned -1: No such process") != NULL)
+  // Open MPI and UCX, which read from the memory of a rank that is gone.
+  const char *said = line[0] == '[' ? strstr(line, "] ") : NULL;
+  if (said != NULL &&
+      (strncmp(said, "] Read -1, expected ", 20) == 0 ||
+       (strstr(said, " UCX ") != NULL &&
+        strstr(said, ") returned -1: No such process") != NULL)))
     return true;
   return (self->failed != 0 || stop_signal != 0) &&
          (line[0] == '\0' || begins_with_any(line, later));

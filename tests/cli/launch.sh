@@ -73,6 +73,13 @@ launches_all() {
   launches 137 1 dies 9
   says 'was killed' err.txt 2
 
+  # A program may write what MPI writes of a rank that is gone.
+  "$lockstep" launch --ranks 1 --mpi "$mpi" -- sh -c '
+    echo "x] Read -1, expected 2; write(3) returned -1: No such process" >&2
+    echo "[host:12] Read -1, expected 4096, errno = 3" >&2' >out.txt 2>err.txt
+  says 'Read -1' err.txt 1
+  says 'write(3) returned' err.txt 1
+
   # A file beyond the limit ends a program, as without launch.
   "$lockstep" launch --ranks 1 --mpi "$mpi" -- \
     grep -q '^SigIgn:.*[02468ace].\{6\}$' /proc/self/status ||
