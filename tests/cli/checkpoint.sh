@@ -115,6 +115,13 @@ for line in '\{"in":"config.json","member":"seed","values":\[0,3\]\}' \
   tells 1 "^$line\$" diff run other --json
 done
 grep -qv '^{' out.txt && fail "diff --json prints other lines, too"
+# A number too long for its bits is printed whole.
+zeros=$(printf '%070d' 0)
+for end in 5 6e1; do
+  cp -r run long$end
+  echo "{\"step\":21,\"loss\":0.1${zeros}$end}" >>long$end/metrics.jsonl
+done
+tells 1 "loss is 0.1${zeros}5 and 0.1${zeros}6e1\$" diff long5 long6e1
 # A damaged line is passed over and reported.
 cp -r run damaged
 cp -r other damaged-other
@@ -139,7 +146,7 @@ cp run/metrics.jsonl damaged
 sed -i 's/"seed":0/"seed":falseNaN/' damaged/config.json
 tells 0 '^\{"in":"config.json","member":"seed","values":\[0,"falseNaN"\]\}$' \
   diff run damaged --json
-rm -r damaged damaged-other
+rm -r damaged damaged-other long5 long6e1
 # Parted at a step in between.
 cp -r run resumed
 cp other/model.ckpt-15.* resumed

@@ -159,7 +159,8 @@ static void print_json_value(const cli_member *member) {
     cli_write_json(stdout, member->value, member->value_size);
 }
 
-// Prints a number with its bits, a text as it is, or NULL, a missing member.
+// Prints a number with its bits, a text or a long number as it is, or NULL, a
+// missing member.
 static void print_value(const cli_member *member, bool json) {
   const char *quote = json ? "\"" : "";
   char text[64], *end = text;
@@ -173,7 +174,7 @@ static void print_value(const cli_member *member, bool json) {
   snprintf(text, sizeof(text), "%.*s", (int)size, member->value);
   const double value = strtod(text, &end);
   memcpy(&bits, &value, sizeof(bits));
-  if (end > text && *end == '\0')
+  if (end > text && *end == '\0' && size < sizeof(text))
     printf("%s%s (0x%016llx)%s", quote, text, (unsigned long long)bits, quote);
   else if (json && is_text)
     print_json_value(member);
