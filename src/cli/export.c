@@ -79,7 +79,11 @@ static ls_status export_model(void *user, const ls_train_config *config,
       config->features[0] != '\0' || config->columns[0] != '\0' ||
       config->categories[0] != '\0' || config->bytes[0] != '\0';
   ls_serving_asset assets[2] = {{"config.json", run_config}};
-  size_t num_assets = has_columns && cli_exists(run_config);
+  size_t num_assets = has_columns;
+  if (has_columns && !cli_exists(run_config))
+    return ls_not_found("there is no '%s', by which 'lockstep predict' would "
+                        "read the export's columns as the run did: put it back",
+                        run_config);
   if (named) assets[num_assets++] = (ls_serving_asset){"classes.txt", classes};
   if (named)
     LS_RETURN_IF_ERROR(
