@@ -88,16 +88,17 @@ shows "unknown model on unknown data" empty
 rm empty/config.json
 shows "no configuration (config.json is missing)" empty
 
-# Zeros of a crash do not end the file; metrics are known by whole words; steps
-# may take seconds, and names may be anything.
+# Zeros of a crash do not end the file; metrics are known by long parts of their
+# names, or whole words; steps may take seconds, and names may be anything.
 {
   printf '{"step":10,"previous_loss":5,"test_mae":5,"x_iou":5,"a\177b":1}\n'
   printf '\0\0{"step":15,"previous_loss":1}\n'
-  printf '{"step":20,"previous_loss":4,"test_mae":6,"x_iou":6,"steps":10,"budget":{"whole":12.345}}\n'
+  printf '{"step":20,"previous_loss":4,"test_mae":6,"x_iou":6,"steps":10,"valloss":3,"accuracy5":2,"budget":{"whole":12.345}}\n'
 } >empty/metrics.jsonl
 shows '"state":"ended","step":20,' empty --json
 for best in '"previous_loss":{"last":4,"best":4,' '"test_mae":{"last":6,"best":5,' \
-            '"x_iou":{"last":6,"best":6,' '"garbage_lines":1,'; do
+            '"x_iou":{"last":6,"best":6,' '"garbage_lines":1,' \
+            '"valloss":{"last":3,"best":3,' '"accuracy5":{"last":2,"best":2,'; do
   grep -qF "$best" out.txt || fail "wanted: $best"
 done
 shows "1.23 s per step" empty

@@ -94,20 +94,31 @@ double cli_series_last(const cli_series *series) {
                                              : NAN;
 }
 
-// Returns 1 if larger values are better, by the words of a name such as
-// "test_mean_iou", -1 if smaller ones are, 0 if unknown.
+// Returns true if a name such as "test_mean_iou" has a word.
+static bool has_word(const char *name, const char *word) {
+  const size_t size = strlen(word);
+  for (; *name != '\0'; name += strspn(name, "_/.- ")) {
+    const size_t next = strcspn(name, "_/.- ");
+    if (next == size && strncmp(name, word, size) == 0) return true;
+    name += next;
+  }
+  return false;
+}
+
+// Returns 1 if larger values of a metric are better, -1 if smaller ones are, 0
+// if unknown. Short words count only as whole ones: "previous" has "iou".
 static int find_direction(const char *name) {
   static const struct {
-    const char *word;
+    const char *part, *word;
     int direction;
-  } rows[] = {{"accuracy", 1},    {"iou", 1},  {"loss", -1}, {"error", -1},
-              {"perplexity", -1}, {"mae", -1}, {"mse", -1},  {"rmse", -1}};
-  for (size_t size; *name != '\0'; name += size + (name[size] != '\0')) {
-    size = strcspn(name, "_/.- ");
-    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); ++i)
-      if (strlen(rows[i].word) == size &&
-          strncmp(name, rows[i].word, size) == 0)
-        return rows[i].direction;
+  } rows[] = {{"accuracy", NULL, 1},    {NULL, "iou", 1},
+              {"loss", NULL, -1},       {"error", NULL, -1},
+              {"perplexity", NULL, -1}, {NULL, "mae", -1},
+              {NULL, "mse", -1},        {NULL, "rmse", -1}};
+  for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); ++i) {
+    if (rows[i].part != NULL ? strstr(name, rows[i].part) != NULL
+                             : has_word(name, rows[i].word))
+      return rows[i].direction;
   }
   return 0;
 }
