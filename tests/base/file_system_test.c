@@ -13,6 +13,7 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -419,23 +420,25 @@ TEST(a_lock_that_fails_leaves_nothing_behind) {
 }
 
 // ---- Locks -----------------------------------------------------------------
+static int looking = -1;
+
+static void end_looking(int number) {
+  (void)number;
+  close(looking);
+}
+
+// A timer's signal ends the other's lock in the thread that waits for it.
 TEST(a_process_that_looks_for_a_lock_for_a_moment_keeps_none_out) {
   const char *path = path_of("lock");
-  const int file = open(path, O_RDONLY | O_CREAT, 0666);
-  assert_true(file >= 0 && flock(file, LOCK_SH) == 0);
-  const pid_t child = fork();
-  if (child == 0) {
-    close(file);  // The parent's holds the lock.
-    void *lock = NULL;
-    const ls_status status = files()->lock(NULL, path, &lock);
-    files()->unlock(NULL, lock);
-    _exit(ls_status_is_ok(status) ? 0 : 1);
-  }
-  usleep(15000);
-  close(file);
-  int how = 0;
-  assert_int_equal(waitpid(child, &how, 0), child);
-  assert_true(WIFEXITED(how) && WEXITSTATUS(how) == 0);
+  void *lock = NULL;
+  looking = open(path, O_RDONLY | O_CREAT, 0666);
+  assert_true(looking >= 0 && flock(looking, LOCK_SH) == 0);
+  const struct itimerval soon = {.it_value = {.tv_usec = 15000}};
+  assert_true(signal(SIGALRM, end_looking) != SIG_ERR);
+  assert_int_equal(setitimer(ITIMER_REAL, &soon, NULL), 0);
+  expect_ok(files()->lock(NULL, path, &lock));
+  files()->unlock(NULL, lock);
+  assert_true(signal(SIGALRM, SIG_DFL) != SIG_ERR);
   assert_int_equal(entries_in_folder(), 0);
 }
 
