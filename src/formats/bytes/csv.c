@@ -312,7 +312,7 @@ static bool read_bool(ls_bytes text, void *out) {
 }
 
 // Returns an odd f32 next to a number that is no f32: it rounds to 16 bits as
-// the number does.
+// the double does, which is the text's nearest.
 static float odd_of(double value, float narrow) {
   uint32_t bits = ls_float_bits(narrow);
   if ((double)narrow == value) return narrow;
