@@ -266,7 +266,7 @@ void ls_hlo_make_convolution(ls_onnx_build *b) {
   ls_hlo_give(b, 0, transpose_to(y, back, all), batch >= 0 ? to[0] : -1);
 }
 
-// ---- What makes a value ----------------------------------------------------
+// ---- Makers of values ------------------------------------------------------
 static const ls_onnx_node *maker_of(const ls_onnx_file *file, uint32_t value,
                                     const char *type) {
   for (size_t i = file->num_nodes; i-- > 0;) {
@@ -295,19 +295,20 @@ static const struct reducer {
   uint16_t op;
   ls_tensor (*combine)(ls_tensor x, ls_tensor y);
   double neutral;
-} reducers[] = {{"add", LS_OP_REDUCE_SUM, ls_add, 0},
-                {"multiply", LS_OP_REDUCE_PRODUCT, ls_mul, 1},
-                {"maximum", LS_OP_REDUCE_MAX, ls_maximum, -HUGE_VAL},
-                {"minimum", LS_OP_REDUCE_MIN, ls_minimum, HUGE_VAL},
-                {"and", LS_OP_REDUCE_AND, ls_and, 1},
-                {"or", LS_OP_REDUCE_OR, ls_or, 0}};
+  bool is_logical;
+} reducers[] = {{"add", LS_OP_REDUCE_SUM, ls_add, 0, false},
+                {"multiply", LS_OP_REDUCE_PRODUCT, ls_mul, 1, false},
+                {"maximum", LS_OP_REDUCE_MAX, ls_maximum, -HUGE_VAL, false},
+                {"minimum", LS_OP_REDUCE_MIN, ls_minimum, HUGE_VAL, false},
+                {"and", LS_OP_REDUCE_AND, ls_and, 1, true},
+                {"or", LS_OP_REDUCE_OR, ls_or, 0, true}};
 
 static const struct reducer *find_reducer(ls_onnx_build *b) {
   const char *region = ls_onnx_attr_text(b, "region", "");
   const ls_dtype dtype = ls_hlo_result_type(b).dtype;
   for (size_t i = 0; i < sizeof(reducers) / sizeof(reducers[0]); ++i)
     if (strcmp(region, reducers[i].name) == 0 &&
-        (i < 4 || dtype == LS_DTYPE_BOOL))
+        (!reducers[i].is_logical || dtype == LS_DTYPE_BOOL))
       return &reducers[i];
   LS_ONNX_REFUSE(b, "a region that computes '%s' of %s", region,
                  ls_dtype_name(dtype));

@@ -146,26 +146,18 @@ ls_tensor ls_onnx_known_tensor(ls_onnx_build *b, const ls_onnx_known *known,
                                ls_dtype dtype);
 
 // ---- Makers, by file -------------------------------------------------------
+// clang-format off
 #define LS_ONNX_MAKERS(DO)                                                     \
-  DO(is_inf)                                                                   \
-  DO(leaky_relu)                                                               \
-  DO(elu)                                                                      \
-  DO(selu)                                                                     \
-  DO(gelu)                                                                     \
-  DO(hard_sigmoid)                                                             \
-  DO(hard_swish)                                                               \
-  DO(prelu)                                                                    \
-  DO(clip)                                                                     \
-  DO(cast)                                                                     \
-  DO(pow) DO(where) DO(mean) DO(mod) DO(dropout) DO(constant) DO(reshape)      \
-      DO(flatten) DO(transpose) DO(squeeze) DO(unsqueeze) DO(concat) DO(split) \
-          DO(slice) DO(gather) DO(gather_elements) DO(expand) DO(tile) DO(pad) \
-              DO(shape) DO(constant_of_shape) DO(range) DO(trilu) DO(resize)   \
-                  DO(one_hot) DO(cumsum) DO(reduce) DO(arg) DO(top_k)          \
-                      DO(matmul) DO(gemm) DO(softmax) DO(conv)                 \
-                          DO(conv_transpose) DO(pool) DO(global_pool)          \
-                              DO(batch_norm) DO(layer_norm) DO(instance_norm)  \
-                                  DO(recurrent)
+  DO(is_inf) DO(leaky_relu) DO(elu) DO(selu) DO(gelu) DO(hard_sigmoid)         \
+  DO(hard_swish) DO(prelu) DO(clip) DO(cast) DO(pow) DO(where) DO(mean)        \
+  DO(mod) DO(dropout) DO(constant) DO(reshape) DO(flatten) DO(transpose)       \
+  DO(squeeze) DO(unsqueeze) DO(concat) DO(split) DO(slice) DO(gather)          \
+  DO(gather_elements) DO(expand) DO(tile) DO(pad) DO(shape)                    \
+  DO(constant_of_shape) DO(range) DO(trilu) DO(resize) DO(one_hot) DO(cumsum)  \
+  DO(reduce) DO(arg) DO(top_k) DO(matmul) DO(gemm) DO(softmax) DO(conv)        \
+  DO(conv_transpose) DO(pool) DO(global_pool) DO(batch_norm) DO(layer_norm)    \
+  DO(instance_norm) DO(recurrent)
+// clang-format on
 #define LS_ONNX_DECLARE_(noun) void ls_onnx_make_##noun(ls_onnx_build *b);
 LS_ONNX_MAKERS(LS_ONNX_DECLARE_)
 

@@ -171,7 +171,7 @@ TEST(a_u_net_goes_out_and_comes_back) {
   expect_same(ls_model_find("unet"), stablehlo, true, 2);
 }
 
-// ---- What is not exported wrongly ------------------------------------------
+// ---- Refused exports -------------------------------------------------------
 // Returns the mean of the first rows, of up to 100.
 static ls_tensor mean_of_first_rows(ls_tensor x) {
   static const int64_t numbers[] = {0, 100};
