@@ -151,9 +151,8 @@ static int main_run(int argc, char **argv) {
   return report_unknown(name);
 }
 
-// Fills the places of standard streams that are closed, which files of a run
-// would take, and get messages. Using one still fails: it is open the wrong
-// way.
+// Opens /dev/null for closed standard streams, else a run's file takes their
+// number and gets messages. Using one still fails: it is open the wrong way.
 static void fill_streams(void) {
   for (int i = 0; i <= STDERR_FILENO; ++i)
     if (fcntl(i, F_GETFD) < 0)

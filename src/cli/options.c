@@ -109,7 +109,8 @@ static bool is_real(const cli_option *option) {
   return option->kind == CLI_REAL || option->kind == CLI_REAL_OR_ZERO;
 }
 
-// Returns true unless the number is 0 or infinite as f32, as most are used.
+// Returns true unless the number is below the normal f32 numbers or above all,
+// as most are used.
 static bool fits_f32(double value) {
   return !(value > (double)FLT_MAX || (value > 0 && value < (double)FLT_MIN));
 }
