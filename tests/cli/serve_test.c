@@ -351,8 +351,8 @@ TEST(rows_of_columns_are_those_of_their_numbers) {
   strcpy(wanted, body);
   static const char *const same[] = {
       "{\"instances\":[[0.5,\"red\",2],[3.5,\"ros\\u00e9\",1]]}",
-      "{\"instances\":[[0.5,0,1,0,2],"
-      "{\"weight\":1,\"color\":\"ros\xc3\xa9\",\"size\":3.5}]}",
+      ("{\"instances\":[[0.5,0,1,0,2],"
+       "{\"weight\":1,\"color\":\"ros\xc3\xa9\",\"size\":3.5}]}"),
       "{\"instances\":[[0.5,null,2],{\"weight\":1,\"color\":\"ros\xc3\xa9\"}]}",
       "{\"instances\":[{\"weight\":2,\"size\":0.5},[null,\"ros\u00e9\",1]]}",
       "{\"instances\":[{\"examples\":[0.5,0,1,0,2]}, [3.5 , 0,0,1, 1]]}"};
@@ -407,8 +407,8 @@ TEST(lists_of_a_row_are_as_wide_as_its_columns) {
   strcpy(wanted, body);
   static const char *const same[] = {
       "[[0.1, 0.2],1]",
-      "{\"s\":1,\"gr\xc3\xb6\xc3\x9f"
-      "e\":[0.1,0.2]}",
+      ("{\"s\":1,\"gr\xc3\xb6\xc3\x9f"
+       "e\":[0.1,0.2]}"),
       "{\"gr\\u00f6\\u00dfe\":[0.1,0.2],\"s\":[1]}"};
   static const char *const wrong[][2] = {
       {"{\"gr\xc3\xb6\xc3\x9f"
