@@ -181,8 +181,8 @@ TEST(numbers_computed_from_unknown_sizes_are_refused) {
       "Slice swap zero two zero s -> y",
       "ReduceSum x s -> y",
       "TopK line s -> y",
-      "Unsqueeze square zero -> q;Concat s s s -> z axis=0;"
-      "Resize q - - z -> y",
+      ("Unsqueeze square zero -> q;Concat s s s -> z axis=0;"
+       "Resize q - - z -> y"),
   };
   for (size_t i = 0; i < LS_COUNT_OF(chains); ++i) {
     char nodes[300];

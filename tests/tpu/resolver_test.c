@@ -478,7 +478,8 @@ TEST(ops_go_to_the_job_of_the_workers) {
 }
 
 TEST(a_job_to_place_ops_on_has_a_name) {
-  const ls_cluster_spec nameless = {(const ls_cluster_job[]){{NULL}}, 1};
+  const ls_cluster_spec nameless = {(const ls_cluster_job[]){{.name = NULL}},
+                                    1};
   const ls_cluster_spec empty = {NULL, 1};
   const char *job = NULL;
   expect_status(ls_tpu_placement_job("grpc://a", &nameless, &job),
