@@ -10,7 +10,13 @@
 // count, or max_trips.
 
 // ---- Room ------------------------------------------------------------------
-static int64_t room_after(const ls_graph *graph, uint64_t ref);
+// A stack in a graph, as far as ops there change it and hand it on.
+typedef struct room_path {
+  int64_t room;   // Number of pushes; -1: there is no bound.
+  uint64_t last;  // The stack that nothing there takes.
+} room_path;
+
+static room_path follow(const ls_graph *graph, uint64_t ref);
 
 static int64_t add_room(int64_t a, int64_t b) {
   return a < 0 || b < 0 || a + b > LS_MAX_SIZE ? -1 : a + b;
@@ -24,61 +30,98 @@ static int64_t room_of_loop(const ls_graph *graph, const ls_node *node,
   int64_t trips = ls_node_int(node, LS_ATTR_ID_MAX_TRIPS);
   if (ls_emit_count_trips(graph, node, &counted) && counted.limit < 0)
     trips = counted.most > 0 ? counted.most : 1;
-  const int64_t pushes = room_after(body, body->parameters[index]);
+  const int64_t pushes = follow(body, body->parameters[index]).room;
   if (pushes < 0 || (pushes > 0 && trips == 0) ||
       (trips > 0 && pushes > LS_MAX_SIZE / trips))
     return -1;
-  return add_room(pushes * trips, room_after(graph, ls_ref(node->id, index)));
+  return pushes * trips;
 }
 
-// Counts the pushes that branches make to a stack they capture.
-static int64_t room_in_branches(const ls_node *node, uint64_t ref) {
-  int64_t most = 0;
-  for (uint32_t r = 0; r < 2 && most >= 0; ++r) {
+// Returns the index of a region's result; -1: the value is none.
+static int64_t result_of(const ls_graph *graph, uint64_t ref) {
+  int64_t i = (int64_t)graph->num_results - 1;
+  while (i >= 0 && graph->results[i] != ref)
+    --i;
+  return i;
+}
+
+// Follows a stack through branches that capture it, and give it back as the
+// same result, if they do.
+static room_path follow_branches(const ls_node *node, uint64_t ref) {
+  room_path path = {0};
+  int64_t output = -1;
+  for (uint32_t r = 0; r < 2 && path.room >= 0; ++r) {
     const ls_graph *branch = node->regions[r];
     const uint64_t *captured = node->inputs + ls_node_captures(node, r);
-    for (size_t i = 0; i < branch->num_captures && most >= 0; ++i) {
+    for (size_t i = 0; i < branch->num_captures && path.room >= 0; ++i) {
       if (captured[i] != ref) continue;
-      const int64_t room = room_after(branch, branch->parameters[i]);
-      if (room < 0 || room > most) most = room;
+      const room_path inside = follow(branch, branch->parameters[i]);
+      const int64_t given = result_of(branch, inside.last);
+      if (inside.room < 0 || inside.room > path.room) path.room = inside.room;
+      if (output >= 0 && given >= 0 && given != output) path.room = -1;
+      if (given >= 0) output = given;
     }
   }
-  return most;
+  if (output >= 0) path.last = ls_ref(node->id, (uint32_t)output);
+  return path;
 }
 
-// Counts the pushes to a stack in what follows in a graph; -1: there is no
-// bound.
-static int64_t room_after(const ls_graph *graph, uint64_t ref) {
+// Follows a stack through the op that takes it; false: there is none.
+static bool follow_op(const ls_graph *graph, room_path *path) {
   for (size_t i = 0; i < graph->num_nodes; ++i) {
     const ls_node *node = graph->nodes[i];
     for (uint32_t k = 0; k < node->num_inputs; ++k) {
-      if (node->inputs[k] != ref) continue;
-      switch (node->type) {
-      case LS_OP_STACK_PUSH:
-        return add_room(1, room_after(graph, ls_ref(node->id, 0)));
-      case LS_OP_STACK_POP:
-        return room_after(graph, ls_ref(node->id, 0));
-      case LS_OP_WHILE:
-        if (k < ls_node_int(node, LS_ATTR_ID_NUM_CARRIED))
-          return room_of_loop(graph, node, k);
-        return -1;
-      case LS_OP_COND:
-        return room_in_branches(node, ref);
-      default:
-        return -1;
+      if (node->inputs[k] != path->last) continue;
+      room_path next = {.room = -1, .last = ls_ref(node->id, 0)};
+      if (node->type == LS_OP_STACK_PUSH) {
+        next.room = 1;
+      } else if (node->type == LS_OP_STACK_POP) {
+        next.room = 0;
+      } else if (node->type == LS_OP_COND) {
+        next = follow_branches(node, path->last);
+      } else if (node->type == LS_OP_WHILE &&
+                 k < ls_node_int(node, LS_ATTR_ID_NUM_CARRIED)) {
+        next.room = room_of_loop(graph, node, k);
+        next.last = ls_ref(node->id, k);
       }
+      path->room = add_room(path->room, next.room);
+      path->last = next.last;
+      return path->room >= 0 && path->last != 0;
     }
   }
-  return 0;
+  return false;
 }
 
-// A region that is not emitted yet, and the one around it, NULL for the one
+static room_path follow(const ls_graph *graph, uint64_t ref) {
+  room_path path = {.last = ref};
+  while (follow_op(graph, &path))
+    continue;
+  return path;
+}
+
+// A branch that is not emitted yet, and the region around it, NULL for the one
 // that is emitted.
 typedef struct room_place {
   const ls_graph *graph;
+  const ls_node *cond;
   const uint64_t *captured;
   const struct room_place *outer;
 } room_place;
+
+// Returns the room of a stack that begins empty, with the pushes that follow
+// around its branch.
+static int64_t room_from(const ls_emitter *e, const room_place *at,
+                         uint64_t ref) {
+  int64_t room = 0;
+  for (;; at = at->outer) {
+    const ls_graph *graph = at != NULL ? at->graph : e->frame->source.body;
+    const room_path path = follow(graph, ref);
+    room = add_room(room, path.room);
+    const int64_t output = at != NULL ? result_of(graph, path.last) : -1;
+    if (room < 0 || output < 0) return room;
+    ref = ls_ref(at->cond->id, (uint32_t)output);
+  }
+}
 
 static int64_t room_of_branches(ls_emitter *e, const room_place *outer,
                                 const ls_node *cond, uint32_t output);
@@ -97,27 +140,24 @@ static int64_t room_of(ls_emitter *e, const room_place *at, uint64_t ref) {
   case LS_OP_COND:
     return room_of_branches(e, at, node, ls_ref_output(ref));
   case LS_OP_STACK_NEW:
-    return room_after(at->graph, ref);
+    return room_from(e, at, ref);
   default:
     return node->num_inputs > 0 ? room_of(e, at, node->inputs[0]) : -1;
   }
 }
 
-// Returns the room of a stack that one of two branches makes, and that of the
-// pushes that follow.
+// Returns the room of a stack that one of two branches makes.
 static int64_t room_of_branches(ls_emitter *e, const room_place *outer,
                                 const ls_node *cond, uint32_t output) {
   int64_t most = 1;
   for (uint32_t r = 0; r < 2 && most >= 0; ++r) {
     const ls_graph *graph = cond->regions[r];
-    const room_place at = {graph, cond->inputs + ls_node_captures(cond, r),
-                           outer};
+    const room_place at = {graph, cond,
+                           cond->inputs + ls_node_captures(cond, r), outer};
     const int64_t room = room_of(e, &at, graph->results[output]);
     if (room < 0 || room > most) most = room;
   }
-  return add_room(
-      most, room_after(outer == NULL ? e->frame->source.body : outer->graph,
-                       ls_ref(cond->id, output)));
+  return most;
 }
 
 static void refuse_unbound(ls_emitter *e) {
@@ -139,7 +179,7 @@ static ls_emitted stack_new(ls_emitter *e, const ls_node *node) {
   const ls_graph *graph = e->frame->source.body;
   const ls_dtype dtype = ls_node_attr(node, LS_ATTR_ID_DTYPE)->as.dtype;
   const ls_shape shape = ls_node_attr(node, LS_ATTR_ID_SHAPE)->as.shape;
-  const int64_t room = room_after(graph, ls_ref(node->id, 0));
+  const int64_t room = follow(graph, ls_ref(node->id, 0)).room;
   ls_batch_dims dims = {.rank = shape.rank};
   for (int32_t i = 0; i < shape.rank; ++i)
     dims.dim[i] = ls_dim_of(shape.dim[i]);

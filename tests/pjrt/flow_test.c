@@ -166,6 +166,72 @@ TEST(a_counted_loop_has_a_second_gradient_on_a_device) {
   }
 }
 
+// ---- Pushes around branches ------------------------------------------------
+enum { AFTER = 1, BEFORE = 2, MOST_PUSHES = 3 * TRIPS };
+
+typedef struct push {
+  ls_tensor stack, item;
+} push;
+
+static ls_nest push_item(ls_nest none, void *user) {
+  (void)none;
+  const push *p = user;
+  return ls_leaf(ls_stack_push(p->stack, p->item));
+}
+static ls_nest push_nothing(ls_nest none, void *user) {
+  (void)none;
+  return ls_leaf(((const push *)user)->stack);
+}
+
+// Pushes a positive item in a branch, and others before and after it.
+static ls_nest push_around(ls_nest values, void *user) {
+  const int where = *(const int *)user;
+  const ls_tensor trip = ls_nest_tensor(values, 0);
+  const ls_tensor x = ls_add_scalar(ls_convert(trip, LS_DTYPE_F32), 1);
+  push p = {ls_nest_tensor(values, 1), x};
+  if (where & BEFORE) p.stack = ls_stack_push(p.stack, ls_mul_scalar(x, 100));
+  const ls_tensor is_positive = ls_greater(x, ls_scalar(LS_DTYPE_F32, 0));
+  LS_OWN(ls_nest, given) = ls_cond(is_positive, push_item, push_nothing, &p);
+  ls_tensor stack = ls_nest_tensor(given, 0);
+  if (where & AFTER) stack = ls_stack_push(stack, ls_mul_scalar(x, 10));
+  return LS_LIST(ls_leaf(ls_add_scalar(trip, 1)), ls_leaf(stack));
+}
+
+// Returns all items that a loop has pushed, the last one first.
+static ls_nest pushed_items(ls_nest args, void *user) {
+  const int where = *(const int *)user;
+  const size_t count =
+      TRIPS * (size_t)(1 + ((where & AFTER) != 0) + ((where & BEFORE) != 0));
+  (void)args;
+  LS_OWN(ls_nest, last) =
+      ls_while(is_left, push_around, user,
+               LS_LIST(ls_leaf(ls_scalar_i64(LS_DTYPE_I64, 0)),
+                       ls_leaf(ls_stack_new(LS_DTYPE_F32, LS_SCALAR))),
+               0);
+  ls_tensor stack = ls_nest_tensor(last, 1), items[MOST_PUSHES];
+  for (size_t i = 0; i < count; ++i) {
+    const ls_op pop = ls_stack_pop(stack, LS_DTYPE_F32, LS_SCALAR);
+    stack = ls_op_output(pop, 0);
+    items[i] = ls_reshape(ls_op_output(pop, 1), LS_SHAPE(1));
+  }
+  return ls_leaf(ls_concatenate(items, count, 0));
+}
+
+TEST(a_body_pushes_before_and_after_a_branch) {
+  LS_OWN(open_place, here) = plugin_runtime(1);
+  for (int where = 0; where <= (AFTER | BEFORE); ++where) {
+    LS_OWN(ls_function, function) = function_of(pushed_items, &where);
+    LS_OWN(ls_nest, args) = LS_TUPLE(vector_nest(1, (const float[]){0}));
+    LS_OWN(ls_nest, items) = call_results(function, args);
+    int at = 0;
+    for (int trip = TRIPS; trip > 0; --trip) {
+      if (where & AFTER) assert_true(nest_element(items, at++) == 10 * trip);
+      assert_true(nest_element(items, at++) == trip);
+      if (where & BEFORE) assert_true(nest_element(items, at++) == 100 * trip);
+    }
+  }
+}
+
 // Of two values that are pushed only the second one is popped and squared.
 static ls_nest pop_one(ls_nest args, void *user) {
   (void)user;
