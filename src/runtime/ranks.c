@@ -235,30 +235,41 @@ static bool count_run(ls_runtime *runtime, const compared_key *key,
                        (void *)(uintptr_t)(*out_number + 1));
 }
 
-ls_status ls_ranks_meet(ls_compiled *compiled, ls_run_args *args) {
+static compared_key key_of(const ls_compiled *compiled,
+                           const ls_run_args *args) {
   const ls_program *program = compiled->program;
   const uint64_t *id = program->fingerprint;
-  const uint64_t seed = compiled->draws ? args->seed : 0;
-  const compared_key key = {
-      .program = {id[0], id[1]}, .strategy = program->strategy, .seed = seed};
-  if (!has_met(compiled, seed)) {
-    LS_RETURN_IF_ERROR(
-        compare_once(&(comparison){.backend = compiled->backend,
-                                   .name = program->body->name,
-                                   .ops = compiled->ops,
-                                   .program = {id[0], id[1]},
-                                   .replicas = program->replicas,
-                                   .seed = seed,
-                                   .step = compiled->draws ? args->step : 0},
-                     &key));
-    __atomic_store_n(&compiled->compared, seed, __ATOMIC_RELAXED);
-    __atomic_store_n(&compiled->was_compared, true, __ATOMIC_RELEASE);
-  }
+  return (compared_key){.program = {id[0], id[1]},
+                        .strategy = program->strategy,
+                        .seed = compiled->draws ? args->seed : 0};
+}
+
+ls_status ls_ranks_meet(ls_compiled *compiled, const ls_run_args *args) {
+  const ls_program *program = compiled->program;
+  const compared_key key = key_of(compiled, args);
+  if (has_met(compiled, key.seed)) return ls_ok();
+  LS_RETURN_IF_ERROR(
+      compare_once(&(comparison){.backend = compiled->backend,
+                                 .name = program->body->name,
+                                 .ops = compiled->ops,
+                                 .program = {key.program[0], key.program[1]},
+                                 .replicas = program->replicas,
+                                 .seed = key.seed,
+                                 .step = compiled->draws ? args->step : 0},
+                   &key));
+  __atomic_store_n(&compiled->compared, key.seed, __ATOMIC_RELAXED);
+  __atomic_store_n(&compiled->was_compared, true, __ATOMIC_RELEASE);
+  return ls_ok();
+}
+
+ls_status ls_ranks_number(const ls_compiled *compiled, ls_run_args *args) {
+  ls_runtime *runtime = compiled->program->runtime;
+  const compared_key key = key_of(compiled, args);
   // Steps also count a rank's own runs, unless random numbers must be equal.
   args->number = args->step;
   if (!compiled->draws)
-    LS_RETURN_IF_NO_MEMORY(LS_RUNTIME_LOCKED(
-        program->runtime, count_run(program->runtime, &key, &args->number)));
+    LS_RETURN_IF_NO_MEMORY(
+        LS_RUNTIME_LOCKED(runtime, count_run(runtime, &key, &args->number)));
   return ls_ok();
 }
 

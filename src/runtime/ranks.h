@@ -28,10 +28,14 @@ bool ls_ranks_share(const ls_program *program);
 ls_status ls_ranks_list_ops(const ls_program *program, char **out_ops);
 
 // Compares a shared program and how it is about to run with those of all other
-// ranks, if that has not been done, and numbers the run. A difference cancels
-// the communicator, so that nobody waits.
+// ranks, if that has not been done. A difference cancels the communicator, so
+// that nobody waits.
 //   LS_FAILED_PRECONDITION  on all ranks: names two of them and what differs.
-ls_status ls_ranks_meet(ls_compiled *compiled, ls_run_args *args);
+ls_status ls_ranks_meet(ls_compiled *compiled, const ls_run_args *args);
+
+// Numbers a run of a shared program, which starts now. A run that does not
+// start has no number, as it is tried again on this rank alone.
+ls_status ls_ranks_number(const ls_compiled *compiled, ls_run_args *args);
 
 // Tells other ranks about a failed run of a strategy with several replicas,
 // because otherwise they would wait for this rank: only about this rank's own
