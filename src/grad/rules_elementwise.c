@@ -146,8 +146,8 @@ ls_status gradient_minimum(ls_backward *g) {
 // between them; else d a: no factor overflows or underflows alone.
 static ls_tensor scaled_product(ls_tensor d, ls_tensor a, ls_tensor b) {
   const ls_tensor one = ls_gradient_number(b, 1);
-  const ls_tensor apart = ls_xor(ls_greater_equal(ls_abs(a), one),
-                                 ls_greater_equal(ls_abs(b), one));
+  const ls_tensor is_long = ls_greater_equal(ls_abs(b), one);
+  const ls_tensor apart = ls_xor(ls_greater_equal(ls_abs(a), one), is_long);
   const ls_tensor first = ls_select(apart, b, d);
   const ls_tensor last = ls_select(apart, d, b);
   return ls_mul(ls_mul(first, a), last);
