@@ -67,6 +67,7 @@ shows 'mlp, 1 replica, f32, batch of 36'
 # The last batch of an epoch is smaller; the save at the end is the last
 # epoch's.
 set -- --data rows.csv --epochs 4 --batch-size 25 --keep 0 --keep-best test_loss
+rm -rf run
 plan mlp "$@" --json
 "$lockstep" train --model mlp "$@" --run-dir run --quiet >/dev/null 2>err.txt ||
   fail "no run"
