@@ -109,8 +109,12 @@ LS_API LS_MUST_USE ls_status ls_strategy_set_current(ls_strategy *strategy);
 // replica they are arrays; ls_distributed_component takes both. In-out as in
 // ls_function_call. For one replica's part of a whole nest, whatever its
 // leaves, use ls_strategy_replica_result. Op by op, the first op that fails in
-// a callback fails the run, unless the callback gets its status
-// (ls_tensor_status); until then no further op with effects runs in it.
+// a callback fails the run, unless the callback gets the failure from the
+// tensor or one computed from it (ls_tensor_status, ls_tensor_value), or as the
+// status of the call that made the op, such as ls_variable_write. The status of
+// a nest, such as a loop's, does not count, nor that of a later call that is
+// given the tensor. Until then no further op with effects, and no function with
+// such ops, runs in it.
 //   LS_NOT_FOUND      the plug-in has no device of a number that was chosen:
 //                     names those that it has.
 //   LS_UNIMPLEMENTED  the runtime has no devices of a type that was chosen.

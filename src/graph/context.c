@@ -41,6 +41,16 @@ void ls_failure_hand_over(ls_status status) {
   *first = (ls_first_failure){.outer = first->outer};
 }
 
+ls_status ls_failure_earlier(void) {
+  const ls_first_failure *first = ls_context_current()->failure;
+  while (first != NULL && first->status == NULL)
+    first = first->outer;
+  return first == NULL ? ls_ok()
+                       : LS_STATUS(ls_status_code(first->status),
+                                   "not run, as an earlier op failed: %s",
+                                   ls_status_message(first->status));
+}
+
 ls_status ls_graph_find_current(ls_graph **out_graph) {
   *out_graph = ls_context_current()->scoped.graph;
   if (*out_graph != NULL) return ls_ok();

@@ -191,6 +191,9 @@ void ls_failure_begin(ls_first_failure *first);
 ls_status ls_failure_end(ls_first_failure *first, ls_status status);
 // Forgets the recorded failure if the caller gets it, as `status`.
 void ls_failure_hand_over(ls_status status);
+// Refuses effects after the first failure that is recorded, as if the failure
+// had ended the callback.
+LS_MUST_USE ls_status ls_failure_earlier(void);
 
 // Makes a graph of any kind current, with no names, device or control
 // dependencies. Ends with ls_scope_end.

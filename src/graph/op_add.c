@@ -256,23 +256,11 @@ static ls_status check_control(const addition *a, const ls_op *ops,
   return ls_ok();
 }
 
-// Refuses an op with effects after the first failure that is recorded, as if
-// the failure had ended the callback.
-static ls_status check_earlier(const addition *a) {
-  if ((a->info->traits & LS_OP_EFFECT) == 0) return ls_ok();
-  const ls_first_failure *first = a->context->failure;
-  while (first != NULL && first->status == NULL)
-    first = first->outer;
-  return first == NULL ? ls_ok()
-                       : LS_STATUS(ls_status_code(first->status),
-                                   "not run, as an earlier op failed: %s",
-                                   ls_status_message(first->status));
-}
-
 // Refuses an eager op that depends on a failed op, also by a control scope.
 static ls_status check_controls(const addition *a) {
   if (a->graph->kind != LS_GRAPH_EAGER) return ls_ok();
-  LS_RETURN_IF_ERROR(check_earlier(a));
+  if ((a->info->traits & LS_OP_EFFECT) != 0)
+    LS_RETURN_IF_ERROR(ls_failure_earlier());
   LS_RETURN_IF_ERROR(check_control(a, a->spec.control, a->spec.num_control));
   const ls_open_scope *s = a->context->scoped.control;
   for (; s != NULL; s = s->before.control)

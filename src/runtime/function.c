@@ -423,6 +423,14 @@ static trace *find_trace(ls_function *function, const ls_tracer *tracer,
   return NULL;
 }
 
+// Refuses a program with effects after a failure that is recorded.
+static ls_status check_earlier(const ls_graph *graph) {
+  LS_OWN(ls_status, earlier) = ls_failure_earlier();
+  for (size_t i = 0; earlier != NULL && i < graph->num_nodes; ++i)
+    if (ls_node_has_effects(graph->nodes[i])) return ls_status_clone(earlier);
+  return ls_ok();
+}
+
 // Runs a trace; `*out_stale`: its program no longer fits the store.
 static ls_status run_trace(ls_function *function, const trace *t,
                            call_room *room, ls_result_inputs inputs,
@@ -464,6 +472,7 @@ static ls_status call_trace(ls_function *function, const ls_tracer *tracer,
     LS_RETURN_IF_ERROR(add_trace(function, tracer, args, like, &t));
   if (__atomic_load_n(&function->compiles_only, __ATOMIC_RELAXED))
     return ls_ok();
+  LS_RETURN_IF_ERROR(check_earlier(t->graph));
   if (!function_make_room(function, room, leaves + 2 * t->num_result_leaves,
                           t->signature.num_slots, t->result_map.num_outputs))
     return ls_out_of_memory();

@@ -474,6 +474,7 @@ typedef struct walk {
   misstep misstep;
   ls_variable *own, *common;
   int handled;
+  ls_function *function;
 } walk;
 
 static ls_nest misstep_first(ls_nest args, void *user) {
@@ -521,7 +522,7 @@ TEST(the_first_op_that_fails_fails_a_run_op_by_op) {
                                                           .dtype = LS_DTYPE_F32,
                                                           .shape = LS_SCALAR},
                                    &own));
-      walk w = {cases[i].misstep, own, common, 0};
+      walk w = {.misstep = cases[i].misstep, .own = own, .common = common};
       LS_OWN(ls_nest, args) =
           LS_TUPLE(ls_nest_zeros(LS_DTYPE_F32, LS_SHAPE(2)));
       LS_OWN(ls_nest, made) = ls_none();
@@ -560,7 +561,14 @@ TEST(a_failure_that_the_callback_gets_fails_no_run) {
   expect_components(own, (double[]){7, 7}, 2);
 }
 
-// Writes after a failure that nobody reads, and drops the status of a write.
+static ls_nest add_one(ls_nest args, void *user) {
+  const walk *w = user;
+  (void)args;
+  return ls_leaf(ls_variable_assign_add(w->own, ls_scalar(LS_DTYPE_F32, 1)));
+}
+
+// Writes after a failure that nobody reads, also in a function, and drops the
+// status of a write.
 static ls_nest write_after_failure(ls_nest args, void *user) {
   const walk *w = user;
   (void)args;
@@ -570,6 +578,9 @@ static ls_nest write_after_failure(ls_nest args, void *user) {
   expect_status(
       ls_variable_write(w->own, LS_WRITE_ASSIGN, ls_nest_f64(9), NULL, &after),
       LS_INVALID_ARGUMENT, "not run, as an earlier op failed: add");
+  if (w->function != NULL)
+    expect_status(ls_function_call(w->function, ls_none(), &after),
+                  LS_INVALID_ARGUMENT, "not run, as an earlier op failed: add");
   return ls_none();
 }
 
@@ -582,6 +593,8 @@ TEST(a_refused_write_does_not_hide_the_first_failure) {
         &(ls_variable_options){.dtype = LS_DTYPE_F32, .shape = LS_SCALAR},
         &plain));
     walk w = {.own = mirrored ? own : plain};
+    LS_OWN(ls_function, function) = function_of(add_one, &w);
+    if (!mirrored) w.function = function;
     LS_OWN(ls_nest, made) = ls_none();
     LS_OWN(ls_status, status) = ls_strategy_run(
         strategy, ls_plain(write_after_failure, &w), ls_none(), &made);
@@ -589,6 +602,9 @@ TEST(a_refused_write_does_not_hide_the_first_failure) {
     expect_contains(ls_status_message(status), "add of f32[] and i32[]");
     assert_null(strstr(ls_status_message(status), "assign"));
     expect_components(own, (double[]){0, 0}, 2);
+    LS_OWN(ls_array, value) = NULL;
+    expect_ok(ls_variable_value(plain, &value));
+    assert_true(ls_array_f64(value, 0) == 0);
   }
 }
 
