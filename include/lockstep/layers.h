@@ -126,7 +126,8 @@ LS_API void ls_batch_norm_layer_destroy(ls_batch_norm_layer *layer);
 // While training this also updates the moving averages, on many replicas by the
 // mean of the replicas' means and variances. In a build graph the update ops
 // are in LS_COLLECTION_UPDATE_OPS: they run with a step of an optimizer created
-// after them, or when they are fetched.
+// after them, or when they are fetched. Replicas that run op by op all make the
+// call, in their callbacks themselves.
 LS_PLACED ls_tensor ls_batch_norm_layer_apply(const ls_batch_norm_layer *layer,
                                               ls_tensor x, bool training);
 LS_API size_t ls_batch_norm_layer_variables(const ls_batch_norm_layer *layer,

@@ -104,7 +104,8 @@ LS_API LS_MUST_USE ls_status ls_running_mean_create(const char *name,
 LS_API void ls_running_mean_destroy(ls_running_mean *mean);  // NULL is fine.
 // Adds all elements of `values`, on many replicas those of all: summed on each
 // in the values' type (16-bit floats in f32, others than floats in f64), then
-// along the tree. In a session the op must be fetched.
+// along the tree. In a session the op must be fetched. Replicas that run op by
+// op all make the call, in their callbacks themselves.
 LS_PLACED ls_op ls_running_mean_update(ls_running_mean *mean, ls_tensor values);
 // Returns total / count so far, an f64 scalar; NaN before the first update.
 LS_PLACED ls_tensor ls_running_mean_value(const ls_running_mean *mean);

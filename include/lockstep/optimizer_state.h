@@ -130,7 +130,8 @@ LS_API LS_MUST_USE ls_status
 ls_average_create(const ls_average_options *options, ls_average **out_average);
 LS_API void ls_average_destroy(ls_average *average);  // NULL is fine.
 // Adds the variables' current values: call it after a step's updates. In a
-// session the op must be fetched.
+// session the op must be fetched. Replicas that run op by op all make this call
+// and ls_average_swap, in their callbacks themselves.
 //   average' = average + (1 - decay) / (1 - decay^t) (w - average)
 LS_PLACED ls_op ls_average_update(ls_average *average);
 // Exchanges variables and averages: once before an evaluation, and once more

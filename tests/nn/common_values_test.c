@@ -268,3 +268,23 @@ TEST(variables_inside_and_outside_the_scope_move_together) {
     assert_memory_equal(got[0], got[1], sizeof(got[0]));
   }
 }
+
+// ---- Calls of one replica ---------------------------------------------------
+static ls_nest update_on_the_first(ls_nest args, void *user) {
+  problem *p = user;
+  (void)args;
+  if (ls_replica_number() == 0) ls_average_update(p->average);
+  return ls_none();
+}
+
+TEST(an_update_that_one_replica_makes_alone_is_named) {
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(problem, p) = {.kind = OP_BY_OP};
+  make(&p, &many_options[0], LS_AGGREGATION_NONE);
+  LS_OWN(ls_nest, made) = ls_none();
+  expect_status(ls_strategy_run(strategy, ls_plain(update_on_the_first, &p),
+                                ls_none(), &made),
+                LS_FAILED_PRECONDITION,
+                "a replica waits in assign_add of 'average/step', which all "
+                "replicas make together, while another has ended");
+}

@@ -288,14 +288,19 @@ static ls_nest meet_replicas(ls_replica *replica, const char *noun,
              : ls_rounds_merge_call(replica->task, noun, function, args, user);
 }
 
-ls_nest ls_replica_merge_call(ls_replica *replica, ls_merge_function function,
-                              ls_nest args, void *user) {
-  const ls_nest made =
-      meet_replicas(replica, LS_MERGE_CALL, function, args, user);
+ls_nest ls_replica_merge_as(ls_replica *replica, const char *noun,
+                            ls_merge_function function, ls_nest args,
+                            void *user) {
+  const ls_nest made = meet_replicas(replica, noun, function, args, user);
   return ls_nest_is_failed(made) || replica->task == NULL ||
                  ls_context_current()->hooks == NULL
              ? made
              : ls_merge_meeting(replica->task->rounds, args, made);
+}
+
+ls_nest ls_replica_merge_call(ls_replica *replica, ls_merge_function function,
+                              ls_nest args, void *user) {
+  return ls_replica_merge_as(replica, LS_MERGE_CALL, function, args, user);
 }
 
 static ls_nest reduce_merge(ls_strategy *strategy, ls_nest args, void *user) {

@@ -118,9 +118,9 @@ static ls_status run_round(ls_rounds *rounds, bool *out_done) {
     if (done != 0 && done != r + 1)
       return ls_failed_precondition(
           "the replicas made different numbers of merge calls (merge_call), "
-          "collectives or writes of aggregated variables: %s",
-          ended ? "a replica has ended while another waits in one"
-                : "a replica waits in one while another has ended");
+          "collectives or writes of aggregated variables: a replica waits in "
+          "%s while another has ended",
+          rounds->tasks[ended ? 0 : r].noun);
   }
   *out_done = done > 0;
   return ls_ok();
@@ -191,16 +191,17 @@ ls_nest ls_rounds_merge_call(ls_replica_task *task, const char *noun,
               "callback"
             : "");
   if (ls_fiber_current() != task->fiber)
-    return LS_FAIL(
-        LS_FAILED_PRECONDITION,
-        "merge_call from another thread or fiber than that of replica %d",
-        task->replica->id);
+    return LS_FAIL(LS_FAILED_PRECONDITION,
+                   "%s from another thread or fiber than that of replica %d",
+                   noun, task->replica->id);
   if (ls_this_thread.work.pins != 0 && task->rounds->count > 1)
     return LS_FAIL(LS_UNIMPLEMENTED,
-                   "merge_call in a callback of a language that cannot pause "
-                   "it while those of other replicas go on: trace a function, "
-                   "and reduce in it with all_reduce, or make the call from C");
+                   "%s in a callback of a language that cannot pause it while "
+                   "those of other replicas go on: trace a function, and "
+                   "reduce in it with all_reduce, or make the call from C",
+                   noun);
   if (task->rounds->cause != NULL) return stop_nest(task->rounds);
+  task->noun = noun;
   task->merge = function;
   task->merge_user = user;
   task->merge_args = ls_nest_retain(args);

@@ -58,7 +58,8 @@ typedef struct ls_replica_task {
   ls_status status;
   void *own;         // Data of the code that started the run.
   ls_losses losses;  // Record of `graph` while this replica runs.
-  // The merge call in which the replica waits.
+  // The merge call in which the replica waits; `noun` is on its stack.
+  const char *noun;
   ls_merge_function merge;
   ls_nest merge_args, merged;
   void *merge_user;
@@ -98,11 +99,16 @@ void ls_rounds_deinit(ls_rounds *rounds);
 LS_OWNED_STRUCT(ls_rounds, ls_rounds_deinit)
 
 // Makes a merge call in a task's callback; `noun` is the call in messages:
-// LS_MERGE_CALL, or the collective that makes one where replicas run op by op.
+// LS_MERGE_CALL, or the collective or write that makes one where replicas run
+// op by op.
 #define LS_MERGE_CALL "merge_call"
 ls_nest ls_rounds_merge_call(ls_replica_task *task, const char *noun,
                              ls_merge_function function, ls_nest args,
                              void *user);
+// Makes a merge call as ls_replica_merge_call, with that `noun`.
+ls_nest ls_replica_merge_as(ls_replica *replica, const char *noun,
+                            ls_merge_function function, ls_nest args,
+                            void *user);
 
 // Implements merge calls of traced replicas: traces replica 0's function once,
 // in cross-replica context, and adds a merge op with this body to each

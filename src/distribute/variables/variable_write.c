@@ -16,6 +16,7 @@
 #include "base/values/numbers.h"
 #include "distribute/context/context.h"
 #include "distribute/cross_device/cross_device.h"
+#include "distribute/replicas/rounds.h"
 #include "distribute/values/values.h"
 #include "distribute/variables/variable.h"
 #include "graph/compare/compare.h"
@@ -584,8 +585,11 @@ static ls_nest merge_common(ls_strategy *strategy, ls_nest args, void *user) {
 }
 
 static ls_tensor write_for_all(ls_writing *w, ls_tensor value) {
-  LS_OWN(ls_nest, made) = ls_replica_merge_call(
-      ls_replica_context(), merge_common, ls_leaf(value), w);
+  char noun[LS_MAX_FULL_NAME + 32];
+  snprintf(noun, sizeof(noun), "%s of '%s', which all replicas make together,",
+           ls_writing_name(w), w->variable->name);
+  LS_OWN(ls_nest, made) = ls_replica_merge_as(ls_replica_context(), noun,
+                                              merge_common, ls_leaf(value), w);
   return made.kind == LS_KIND_TENSOR
              ? made.as.tensor
              : ls_make_failed(ls_writing_name(w), ls_nest_status(made));
