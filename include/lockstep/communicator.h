@@ -9,9 +9,9 @@
 // their shapes, but replicas do not read them. Iterators of distributed data
 // sets give arrays for them that have a shape and no value. Results of merges,
 // and each replica's results, are sent to every rank, so that variables and
-// results have the same bytes everywhere, and the same as on one rank. So is the
-// initial value of a strategy's variable that ops have made one by one, if it
-// differs: rank 0's.
+// results have the same bytes everywhere, and the same as on one rank. If ops
+// that run one by one make the initial value of a strategy's variable and it
+// differs, every rank gets rank 0's.
 //
 // A runtime gets its communicator when it is created; without one it is alone.
 // Programs of strategies with several replicas are shared: before the first run
@@ -23,7 +23,7 @@
 // replica, and ops that run one by one, are each rank's own: rank 0 may run
 // some alone, in a session of a graph without a global step those that draw
 // nothing. A strategy's replicas that run op by op are compared after their
-// first call. Those that a build graph has op by op (ls_plain) are neither
+// first call. Replicas that a build graph has op by op (ls_plain) are neither
 // compared nor exchanged: each rank computes them all. A difference cancels the
 // communicator.
 //

@@ -173,7 +173,7 @@ typedef struct ls_estimator_training {
 } ls_estimator_training;
 
 typedef struct ls_training_end {
-  int64_t step;   // The global step.
+  int64_t step;   // The global step; -1: stopped before there was one.
   bool has_loss;  // At least one run was made.
   double loss;    // Loss of the last run.
   bool stopped;   // A stop was requested.

@@ -10,7 +10,7 @@
 // stored once. A plain callback is called for each replica, op by op in eager,
 // otherwise into the graph that is being built. The calls take turns on one
 // thread: each runs up to its next collective, merge call or aggregated write,
-// where it waits for the others, which may change what is behind `user`.
+// where it waits for the others, which may change the data of `user`.
 //
 // While a graph is being built (a build graph, a traced function's callback, a
 // loop's or branch's) a run becomes part of it. One program may thus hold runs

@@ -19,8 +19,8 @@ typedef struct across {
   ls_optimizer *optimizer;
   ls_strategy *strategy;
   ls_variable *global_step;
-  bool met;       // True if replicas that run op by op have met for it.
-  ls_nest total;  // Total of examples on each replica; none: equal.
+  bool from_replicas;  // True if replicas that run op by op make the step.
+  ls_nest total;       // Total of examples on each replica; none: equal.
   ls_step_scalars scalars;
   ls_nest examples;   // Examples of all replicas in this call; none: unknown.
   ls_held_call call;  // With several calls per step: this call's weights,
@@ -52,7 +52,7 @@ static ls_nest of_each(const across *a, ls_nest gradient) {
 static ls_status check_pair(const across *a, const ls_variable *variable,
                             ls_nest gradient) {
   if (variable->num_components != a->replicas &&
-      !(a->met && variable->num_components == 0))
+      !(a->from_replicas && variable->num_components == 0))
     return LS_STATUS(variable->num_components == 0 ? LS_INVALID_ARGUMENT
                                                    : LS_UNIMPLEMENTED,
                      "variable '%s' has %zu components, %s has %zu replicas: a "
@@ -416,7 +416,7 @@ static ls_nest apply_merged(ls_strategy *strategy, ls_nest args, void *user) {
   across a = {.over_replicas = over->over_replicas,
               .optimizer = over->inner != NULL ? over->inner : over,
               .strategy = strategy,
-              .met = true,
+              .from_replicas = true,
               .total = ls_nest_item(args, 2),
               .examples = ls_nest_item(args, 3)};
   const ls_nest listed = ls_nest_item(args, 0), given = ls_nest_item(args, 1);

@@ -75,8 +75,7 @@ static ls_status average_fill(ls_average *average,
     average->variables[i] = ls_variable_retain(options->variables[i]);
   for (size_t i = 0; i < options->count; ++i)
     LS_RETURN_IF_ERROR(create_average(average, i));
-  // Uses the strategy of the variables. A replica that runs op by op counts its
-  // own updates.
+  // Uses the strategy of the variables.
   char scope[LS_MAX_FULL_NAME + 2];
   snprintf(scope, sizeof(scope), "%s/", average->name);
   LS_NAME_SCOPE(scope);

@@ -105,7 +105,7 @@ static ls_status load_file(const ls_pjrt_client *client, const char *path,
 }
 
 // Loads a program that was compiled earlier; `*out_loaded` stays NULL if there
-// is none. What is wrong with a file is logged.
+// is none. Logs faults of a file.
 static void cache_load(const ls_pjrt_backend *self, const ls_text *module,
                        const ls_text *options,
                        PJRT_LoadedExecutable **out_loaded) {
