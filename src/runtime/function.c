@@ -23,6 +23,7 @@ typedef struct trace {
   uint64_t options;
   int32_t replicas;
   int32_t exporting;  // The export being traced; see graph/context.h.
+  int32_t replica;  // The replica that runs op by op and has called it, plus 1.
   ls_signature signature;
   ls_graph *graph;
   bool borrows;     // True if the graph is that of an earlier trace.
@@ -357,6 +358,7 @@ static ls_status add_trace(ls_function *function, const ls_tracer *tracer,
   t->options = tracer->options;
   t->replicas = tracer->replicas > 0 ? tracer->replicas : 1;
   t->exporting = ls_context_current()->scoped.exporting;
+  t->replica = ls_context_current()->replica;
   const int64_t began = ls_span_begin(function->runtime);
   const ls_status status = like != NULL ? lower_again(function, like, t, args)
                                         : trace_into(function, tracer, t, args);
@@ -408,12 +410,13 @@ static trace *find_trace(ls_function *function, const ls_tracer *tracer,
       ls_runtime_slot(function->runtime, LS_SLOT_RUNTIME);
   const int32_t replicas = tracer->replicas > 0 ? tracer->replicas : 1;
   const int32_t exporting = ls_context_current()->scoped.exporting;
+  const int32_t replica = ls_context_current()->replica;
   *out_like = NULL;
   for (; (t = __atomic_load_n(at, __ATOMIC_SEQ_CST)) != NULL;
        at = hashes ? &t->next_alike : &t->next) {
     if ((hashes && t->signature.hash != hash) || t->tracer_key != tracer->key ||
         t->options != tracer->options || t->replicas != replicas ||
-        t->exporting != exporting ||
+        t->exporting != exporting || t->replica != replica ||
         !ls_signature_matches(&t->signature, args, leaves))
       continue;
     if (ls_compiled_fits(t->compiled, state->store)) return t;

@@ -182,40 +182,45 @@ static ls_nest scatter_inside(ls_nest args, void *user) {
                                      ls_fill(LS_DTYPE_F32, LS_SHAPE(1), 1)));
 }
 
-// A nested function is traced once, so that it cannot write to the component of
-// each replica.
-TEST(writes_of_plain_callbacks_are_in_the_replica_itself) {
+static ls_variable *rows_in(ls_strategy *strategy,
+                            ls_variable_aggregation aggregation) {
+  ls_variable *made = NULL;
+  LS_OWN(ls_array, zeros) = array_of(LS_DTYPE_F32, LS_SHAPE(1), (double[]){0});
+  LS_STRATEGY_SCOPE(strategy);
+  expect_ok(
+      ls_variable_create(&(ls_variable_options){.initial_array = zeros,
+                                                .aggregation = aggregation},
+                         &made));
+  return made;
+}
+
+// Expects that each replica adds 1 to its `own` component, or that nothing is
+// written.
+static void expect_added(ls_strategy *strategy, ls_callback inside,
+                         ls_variable *v, bool own) {
+  LS_OWN(ls_function, function) = unnamed_function(inside, v);
+  LS_OWN(ls_nest, made) = ls_none();
+  for (int run = 1; run <= 2; ++run) {
+    expect_status(ls_strategy_run(strategy,
+                                  ls_plain(write_in_a_function, function),
+                                  ls_none(), &made),
+                  own ? LS_OK : LS_FAILED_PRECONDITION,
+                  own ? "" : "inside a nested function");
+    const double each = own ? run : 0;
+    expect_components(v, (double[]){each, each}, 2);
+  }
+}
+
+TEST(a_nested_function_writes_the_component_of_the_replica_that_calls_it) {
   LS_OWN(ls_strategy, strategy) = mirrored_of(2);
-  for (int aggregation = 0; aggregation < 4; ++aggregation) {
-    LS_OWN(ls_variable, v) = variable_in(
-        strategy,
-        (variable_kind){.aggregation = (ls_variable_aggregation)aggregation});
-    LS_OWN(ls_variable, rows) = NULL;
-    LS_OWN(ls_array, zeros) =
-        array_of(LS_DTYPE_F32, LS_SHAPE(1), (double[]){0});
-    {
-      LS_STRATEGY_SCOPE(strategy);
-      expect_ok(ls_variable_create(
-          &(ls_variable_options){.initial_array = zeros,
-                                 .aggregation =
-                                     (ls_variable_aggregation)aggregation},
-          &rows));
-    }
-    const double zero[2] = {0};
-    LS_OWN(ls_function, write) = unnamed_function(write_inside, v);
-    LS_OWN(ls_function, scatter) = unnamed_function(scatter_inside, rows);
-    set_components(v, zero, 2);
-    ls_nest made = ls_none();
-    expect_status(ls_strategy_run(strategy,
-                                  ls_plain(write_in_a_function, write),
-                                  ls_none(), &made),
-                  LS_FAILED_PRECONDITION, "inside a nested function");
-    expect_components(v, zero, 2);
-    expect_status(ls_strategy_run(strategy,
-                                  ls_plain(write_in_a_function, scatter),
-                                  ls_none(), &made),
-                  LS_FAILED_PRECONDITION, "inside a nested function");
-    expect_components(rows, zero, 2);
+  for (int i = LS_AGGREGATION_NONE; i <= LS_AGGREGATION_ONLY_FIRST_REPLICA;
+       ++i) {
+    const ls_variable_aggregation aggregation = (ls_variable_aggregation)i;
+    LS_OWN(ls_variable, v) =
+        variable_in(strategy, (variable_kind){.aggregation = aggregation});
+    LS_OWN(ls_variable, rows) = rows_in(strategy, aggregation);
+    expect_added(strategy, write_inside, v, i == LS_AGGREGATION_NONE);
+    expect_added(strategy, scatter_inside, rows, i == LS_AGGREGATION_NONE);
   }
 }
 

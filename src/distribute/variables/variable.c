@@ -10,10 +10,8 @@
 #include "base/require.h"
 #include "base/values/nest_internal.h"
 #include "distribute/context/context.h"
-#include "distribute/replicas/rounds.h"
 #include "distribute/values/values.h"
 #include "graph/flow.h"
-#include "graph/region.h"
 #include "lockstep/export.h"
 #include "lockstep/shape_rules.h"
 #include "runtime/eager/eager.h"
@@ -165,19 +163,6 @@ ls_status ls_place_of(const ls_variable *container, bool foreign,
                                  container->name, entry->update_id);
   }
   return ls_ok();
-}
-
-ls_status ls_place_check_own(const ls_place *place,
-                             const ls_variable *container, const char *access) {
-  const ls_replica_task *task = place->replica->task;
-  if (place->count == 1 || task == NULL ||
-      ls_graph_whole(ls_graph_current()) == ls_graph_whole(task->graph))
-    return ls_ok();
-  return ls_failed_precondition(
-      "%s of '%s' inside a nested function, which is traced once for all "
-      "replicas: write in the replica's callback itself, or run a traced "
-      "function (ls_traced) in place of the plain callback",
-      access, container->name);
 }
 
 size_t ls_component_here(const ls_variable *container) {

@@ -46,10 +46,6 @@ static inline bool ls_variable_differs_freely(const ls_variable *variable) {
 // cross-replica context of another strategy is accepted, too.
 ls_status ls_place_of(const ls_variable *container, bool foreign,
                       ls_place *out_place);
-// Refuses a write, named by `access`, to a component of a replica that runs op
-// by op, in a function nested in its callback: one trace serves all replicas.
-ls_status ls_place_check_own(const ls_place *place,
-                             const ls_variable *container, const char *access);
 // Finds the component of a replica: the one on the replica's device.
 //   LS_INVALID_ARGUMENT  no such component: names the replica
 ls_status ls_variable_own_index(const ls_variable *container, int32_t replica,

@@ -170,8 +170,6 @@ static ls_status scatter_any(const scattering *s, ls_tensor indices,
                             ? s->variable
                             : variable->components[place.index];
   if (place.kind == LS_PLACE_UPDATE || aggregation == LS_AGGREGATION_NONE) {
-    if (place.kind == LS_PLACE_REPLICA)
-      LS_RETURN_IF_ERROR(ls_place_check_own(&place, variable, "scatter"));
     *out_value =
         ls_leaf(ls_variable_scatter_op(target, s->op, indices, updates));
     return ls_made_status(out_value->as.tensor);

@@ -438,8 +438,6 @@ static ls_status write_mirrored(const ls_writing *w, ls_nest value,
   }
   if (none) {
     if (ls_has_components(value)) return write_refuse_parts(w, "in a replica");
-    LS_RETURN_IF_ERROR(
-        ls_place_check_own(&place, w->variable, ls_writing_name(w)));
     return write_one(w, w->variable->components[place.index], value, out_value);
   }
   ls_writing merged = *w;
