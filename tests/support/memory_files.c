@@ -36,8 +36,9 @@ static ls_status refuse(const char *verb, const char *path) {
 
 // Whether the call that has just begun is the one to fail.
 static bool fails(memory_files *files) {
-  --files->fail_at;
-  return files->fail_at == 0 || (files->is_killed && files->fail_at < 0);
+  // Threads of a run save and log at the same time.
+  const int at = __atomic_sub_fetch(&files->fail_at, 1, __ATOMIC_RELAXED);
+  return at == 0 || (files->is_killed && at < 0);
 }
 
 // ---- Files -----------------------------------------------------------------
