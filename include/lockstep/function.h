@@ -5,10 +5,11 @@
 // on as a compiled program.
 //
 // A function owns its traces. A call looks for one that fits the structure,
-// dtypes and shapes of the arguments, the host scalars by value and the
-// strategy; if there is none, the callback runs in a new function graph. Values
-// that the callback reads through `user` are frozen in the trace. Every effect
-// in it (assignments, prints) happens at each call, in order.
+// dtypes and shapes of the arguments, the host scalars by value, the strategy
+// and the replica that calls it op by op; if there is none, the callback runs
+// in a new function graph. Values that the callback reads through `user` are
+// frozen in the trace. Every effect in it (assignments, prints) happens at each
+// call, in order.
 //
 // A function called while another graph is being built becomes part of it, also
 // if a strategy runs it (lockstep/strategy.h: ls_strategy_run), and so do
