@@ -37,6 +37,7 @@ struct ls_compiled {
   char *ops;          // The program's ops as other ranks get them, or NULL.
   uint64_t compared;  // The last seed with which ranks compared it. Atomic.
   bool was_compared;  // True if there is such a seed. Atomic.
+  uint64_t *runs;     // Count of its shared runs; NULL before. Both atomic.
   ls_bound *idle;     // Taken and given back by an atomic exchange.
   uint64_t settled;   // The store's `changes` when all states checked before a
                       // run and noted after a run were last up to date. Atomic.

@@ -321,6 +321,10 @@ static void destroy_state(void *pointer) {
   ls_map_deinit(&state->programs);
   ls_map_deinit(&state->compared);
   ls_map_deinit(&state->comparisons);
+  ls_map_item item;
+  for (size_t at = 0; ls_map_next(&state->runs, &at, &item);)
+    ls_release(state->allocator, item.value);
+  ls_map_deinit(&state->runs);
   ls_store_destroy(state->store);
   ls_release(state->allocator, state);
 }
@@ -341,6 +345,7 @@ static ls_status make_state(ls_runtime *runtime, ls_runtime_state **out_state) {
   ls_map_init(&state->programs, allocator);
   ls_map_init(&state->compared, allocator);
   ls_map_init(&state->comparisons, allocator);
+  ls_map_init(&state->runs, allocator);
   ls_map_init(&state->eager_ops, allocator);
   ls_eager_graphs_init(state);
   const ls_status status = ls_store_create(runtime, &state->store);

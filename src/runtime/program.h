@@ -82,10 +82,10 @@ typedef struct ls_runtime_state {
   uint64_t serial;                // Unique among states.
   uint64_t eager_random;          // Number of eager random ops so far.
   uint64_t numbers_for_ranks;  // See ls_runtime_number_for_ranks. Atomic.
-  // The runs of each program that ranks have compared, and the number of
-  // comparisons of each strategy (runtime/ranks.h). Guarded by the runtime's
-  // lock.
-  ls_map compared, comparisons;
+  // Programs that ranks have compared, the number of comparisons of each
+  // strategy, and an owned count of the runs of each program, which is atomic
+  // (runtime/ranks.h). Guarded by the runtime's lock.
+  ls_map compared, comparisons, runs;
 } ls_runtime_state;
 
 // Returns the next number of what ranks make in the same order, from 1:

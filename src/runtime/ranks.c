@@ -223,54 +223,51 @@ static bool has_met(const ls_compiled *compiled, uint64_t seed) {
          __atomic_load_n(&compiled->compared, __ATOMIC_RELAXED) == seed;
 }
 
-// Sets the number of a program's runs so far, and counts one more; false
-// without memory. Requires the runtime's lock. The number outlives the compiled
-// program, which a rank may keep for longer than others do.
-static bool count_run(ls_runtime *runtime, const compared_key *key,
-                      uint64_t *out_number) {
+// Finds the count of a program's runs; NULL without memory. Requires the
+// runtime's lock. The count outlives the compiled program, which a rank may
+// keep for longer than others do.
+static uint64_t *find_runs(ls_runtime *runtime, const compared_key *key) {
   ls_runtime_state *state = ls_runtime_slot(runtime, LS_SLOT_RUNTIME);
-  *out_number =
-      (uint64_t)(uintptr_t)ls_map_find(&state->compared, key, sizeof(*key));
-  return ls_map_insert(&state->compared, key, sizeof(*key),
-                       (void *)(uintptr_t)(*out_number + 1));
-}
-
-static compared_key key_of(const ls_compiled *compiled,
-                           const ls_run_args *args) {
-  const ls_program *program = compiled->program;
-  const uint64_t *id = program->fingerprint;
-  return (compared_key){.program = {id[0], id[1]},
-                        .strategy = program->strategy,
-                        .seed = compiled->draws ? args->seed : 0};
+  uint64_t *runs = ls_map_find(&state->runs, key, sizeof(*key));
+  if (runs != NULL) return runs;
+  runs = ls_new_array(state->allocator, uint64_t, 1);
+  if (runs != NULL && ls_map_insert(&state->runs, key, sizeof(*key), runs))
+    return runs;
+  ls_release(state->allocator, runs);
+  return NULL;
 }
 
 ls_status ls_ranks_meet(ls_compiled *compiled, const ls_run_args *args) {
   const ls_program *program = compiled->program;
-  const compared_key key = key_of(compiled, args);
+  const uint64_t *id = program->fingerprint;
+  const compared_key key = {.program = {id[0], id[1]},
+                            .strategy = program->strategy,
+                            .seed = compiled->draws ? args->seed : 0};
   if (has_met(compiled, key.seed)) return ls_ok();
   LS_RETURN_IF_ERROR(
       compare_once(&(comparison){.backend = compiled->backend,
                                  .name = program->body->name,
                                  .ops = compiled->ops,
-                                 .program = {key.program[0], key.program[1]},
+                                 .program = {id[0], id[1]},
                                  .replicas = program->replicas,
                                  .seed = key.seed,
                                  .step = compiled->draws ? args->step : 0},
                    &key));
+  uint64_t *runs =
+      LS_RUNTIME_LOCKED(program->runtime, find_runs(program->runtime, &key));
+  LS_RETURN_IF_NO_MEMORY(runs);
+  __atomic_store_n(&compiled->runs, runs, __ATOMIC_RELAXED);
   __atomic_store_n(&compiled->compared, key.seed, __ATOMIC_RELAXED);
   __atomic_store_n(&compiled->was_compared, true, __ATOMIC_RELEASE);
   return ls_ok();
 }
 
-ls_status ls_ranks_number(const ls_compiled *compiled, ls_run_args *args) {
-  ls_runtime *runtime = compiled->program->runtime;
-  const compared_key key = key_of(compiled, args);
+void ls_ranks_number(const ls_compiled *compiled, ls_run_args *args) {
+  uint64_t *runs = __atomic_load_n(&compiled->runs, __ATOMIC_RELAXED);
   // Steps also count a rank's own runs, unless random numbers must be equal.
-  args->number = args->step;
-  if (!compiled->draws)
-    LS_RETURN_IF_NO_MEMORY(
-        LS_RUNTIME_LOCKED(runtime, count_run(runtime, &key, &args->number)));
-  return ls_ok();
+  args->number = compiled->draws
+                     ? args->step
+                     : __atomic_fetch_add(runs, 1, __ATOMIC_RELAXED);
 }
 
 void ls_ranks_tell(ls_runtime *runtime, ls_status status) {

@@ -35,7 +35,7 @@ ls_status ls_ranks_meet(ls_compiled *compiled, const ls_run_args *args);
 
 // Numbers a run of a shared program, which starts now. A run that does not
 // start has no number, as it is tried again on this rank alone.
-ls_status ls_ranks_number(const ls_compiled *compiled, ls_run_args *args);
+void ls_ranks_number(const ls_compiled *compiled, ls_run_args *args);
 
 // Tells other ranks about a failed run of a strategy with several replicas,
 // because otherwise they would wait for this rank: only about this rank's own
