@@ -107,6 +107,8 @@ ls_tensor ls_write_as_maker(ls_variable *container, uint16_t op,
 ls_tensor ls_write_common(ls_variable *variable, uint16_t op, ls_tensor value);
 ls_tensor ls_scatter_common(ls_variable *variable, ls_scatter_op op,
                             ls_tensor indices, ls_tensor updates);
+// Returns what a write made of the component that the current thread sees.
+ls_tensor ls_written_here(const ls_variable *variable, ls_nest made);
 ls_tensor ls_scatter_mirrored(ls_variable *container, ls_scatter_op op,
                               ls_tensor indices, ls_tensor updates);
 ls_variable *ls_container_here(const ls_variable *container);

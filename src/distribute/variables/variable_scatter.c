@@ -189,11 +189,7 @@ static ls_tensor scatter_as_maker(const scattering *s, ls_tensor indices,
   const ls_status status =
       LS_TRIAL_WITH(&made, scatter_any(s, indices, updates, &made));
   if (!ls_status_is_ok(status)) return fail_scatter(status);
-  return ls_nest_tensor(
-      made.kind == LS_KIND_DISTRIBUTED
-          ? ls_value_part(made, ls_component_here(s->variable))
-          : made,
-      0);
+  return ls_written_here(s->variable, made);
 }
 
 ls_tensor ls_scatter_mirrored(ls_variable *container, ls_scatter_op op,

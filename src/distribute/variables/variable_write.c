@@ -551,16 +551,19 @@ ls_status ls_variable_write(ls_variable *variable, ls_write_op op,
   return status;
 }
 
+ls_tensor ls_written_here(const ls_variable *variable, ls_nest made) {
+  return ls_nest_tensor(made.kind == LS_KIND_DISTRIBUTED
+                            ? ls_value_part(made, ls_component_here(variable))
+                            : made,
+                        0);
+}
+
 static ls_tensor write_as_maker(const ls_writing *w, ls_tensor value) {
   LS_OWN(ls_nest, made) = ls_none();
   const ls_status status = write_any(w, ls_leaf(value), &made);
   if (!ls_status_is_ok(status))
     return ls_make_failed(ls_writing_name(w), status);
-  return ls_nest_tensor(
-      made.kind == LS_KIND_DISTRIBUTED
-          ? ls_value_part(made, ls_component_here(w->variable))
-          : made,
-      0);
+  return ls_written_here(w->variable, made);
 }
 
 ls_tensor ls_write_as_maker(ls_variable *container, uint16_t op,
