@@ -117,7 +117,8 @@ TEST(the_steps_before_a_loss_that_is_no_number_are_logged) {
 
 // Each time read is a second later: a save is due after each run.
 static int64_t next_second(void *user) {
-  return *(int64_t *)user += 1000000000;
+  // Threads that save read it, too.
+  return __atomic_add_fetch((int64_t *)user, 1000000000, __ATOMIC_RELAXED);
 }
 
 // In a loop the variables are those of its end.
