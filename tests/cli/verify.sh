@@ -133,7 +133,7 @@ is_found "chain.jsonl: line 1 does not follow the line before it" \
 is_found "chain.jsonl: line 7 does not follow the line before it" \
   sed -i 7d chain.jsonl
 is_found "the checkpoint of step 50 has no line in the chain" \
-  sed -i '3s/"step":50/"step":51/' chain.jsonl
+  sed -i '/"event":"save"/s/"step":50/"step":51/' chain.jsonl
 is_found "the checkpoint of step 200 has no line in the chain" \
   sed -i '6,$d' chain.jsonl
 is_found "the checkpoint of step 70 has no line in the chain" \
