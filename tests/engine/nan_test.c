@@ -151,6 +151,24 @@ static void find_element(void) {
 }
 TEST(its_line_and_element_are_told) { with_runtime(true, find_element); }
 
+static ls_nest log_alone(ls_nest args, void *user) {
+  (void)user;
+  return ls_leaf(ls_log(x_of(args)));
+}
+
+static void find_scalar(void) {
+  LS_OWN(ls_function, function) = function_of(log_alone, NULL);
+  for (int is_given = 0; is_given < 2; ++is_given) {
+    LS_OWN(ls_nest, x) = ls_nest_array(array_of(
+        LS_DTYPE_F32, LS_SCALAR, &(double){is_given ? (double)NAN : -3}));
+    LS_OWN(ls_nest, y) = call_results(function, x);
+    expect_taken(is_given ? "input 0 is NaN of f32[]"
+                          : "makes NaN of f32[]; from f32[] from -3 to -3",
+                 "");
+  }
+}
+TEST(a_scalar_has_no_element) { with_runtime(true, find_scalar); }
+
 static void find_on_replicas(void) {
   LS_OWN(ls_strategy, strategy) = mirrored_of(REPLICAS);
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {

@@ -50,15 +50,18 @@ add_text(char *text, size_t size, const char *format, ...) {
   va_end(arguments);
 }
 
-// Prints the index of an element: "[3,5]"; nothing for a scalar.
-static void add_index(ls_shape shape, int64_t index, char *text, size_t size) {
+// Prints " at [3,5] of f32[8,10]", an element and its value; " of f32[]" for a
+// scalar.
+static void add_element(ls_type type, int64_t index, char *text, size_t size) {
+  const ls_shape shape = type.shape;
   int64_t stride = ls_shape_num_elements(shape);
   for (int i = 0; i < shape.rank; ++i) {
     stride /= shape.dim[i] > 0 ? shape.dim[i] : 1;
-    add_text(text, size, "%c%lld", i == 0 ? '[' : ',',
+    add_text(text, size, "%s%lld", i == 0 ? " at [" : ",",
              (long long)(index / stride % shape.dim[i]));
   }
-  if (shape.rank > 0) add_text(text, size, "]");
+  add_text(text, size, "%s of %s", shape.rank > 0 ? "]" : "",
+           LS_SHAPE_TEXT(type.dtype, shape));
 }
 
 // Prints "f32[8,10] from -1 to 2.5", or the type alone.
@@ -126,10 +129,8 @@ static void describe_op(const ls_executable *executable,
   char *text = numbers->text;
   const size_t size = sizeof(numbers->text);
   text[0] = '\0';
-  add_text(text, size, "%s makes NaN at ", note->label);
-  add_index(type.shape, index, text, size);
-  add_text(text, size, "%sof %s", type.shape.rank > 0 ? " " : "",
-           LS_SHAPE_TEXT(type.dtype, type.shape));
+  add_text(text, size, "%s makes NaN", note->label);
+  add_element(type, index, text, size);
   if (executable->replicas > 1 && replica >= 0)
     add_text(text, size, " on replica %d", replica);
   const int64_t trip = trip_at(executable, worker, pc);
@@ -261,9 +262,8 @@ static void note_given(const ls_executable *executable, ls_cpu_numbers *numbers,
                      ? row_of(type.shape, range.first_nan, g->replica)
                      : (ls_nan_row){.row = -1};
   text[0] = '\0';
-  add_text(text, size, "%s %s is NaN at ", g->noun, g->name);
-  add_index(type.shape, range.first_nan, text, size);
-  add_text(text, size, " of %s", LS_SHAPE_TEXT(type.dtype, type.shape));
+  add_text(text, size, "%s %s is NaN", g->noun, g->name);
+  add_element(type, range.first_nan, text, size);
   if (executable->replicas > 1 && g->replica >= 0)
     add_text(text, size, " on replica %d", g->replica);
 }
