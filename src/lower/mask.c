@@ -248,16 +248,44 @@ static bool reduces_rows(const rule *r) {
   return false;
 }
 
-// Replaces the padding in the operands by `filler`; the result has no padding.
-static ls_status take_masked(rule *r, double filler, const uint64_t **inputs) {
+// Replaces the padding in operands `first` to `end` by `filler`.
+static ls_status fill_padding(const rule *r, size_t first, size_t end,
+                              double filler, const uint64_t **inputs) {
   const size_t count = r->spec->num_inputs;
   LS_ARENA_ARRAY_OR_RETURN(&r->scope->to->arena, uint64_t, made, count + 1);
-  for (size_t i = 0; i < count; ++i)
+  memcpy(made, r->inputs, count * sizeof(*made));
+  for (size_t i = first; i < end; ++i)
     LS_RETURN_IF_ERROR(
         masked(r->scope, r->inputs[i], r->mask, filler, r->origin, &made[i]));
   *inputs = made;
+  return ls_ok();
+}
+
+// Replaces the padding in the operands by `filler`; the result has no padding.
+static ls_status take_masked(rule *r, double filler, const uint64_t **inputs) {
+  LS_RETURN_IF_ERROR(fill_padding(r, 0, r->spec->num_inputs, filler, inputs));
   r->mask = NULL;
   return ls_ok();
+}
+
+// Returns true if the padding of an operand is that of an input, zeros.
+static bool has_zeros(const rule *r, size_t i) {
+  const ls_graph *to = r->scope->to;
+  const ls_node *node = ls_graph_node_of(to, r->inputs[i]);
+  while (node->type == LS_OP_RESHAPE || node->type == LS_OP_CONVERT)
+    node = ls_graph_node_of(to, node->inputs[0]);
+  return node->type == LS_OP_PARAMETER;
+}
+
+// Replaces computed labels of padding by 0: a run fails for a label that is not
+// a class.
+static ls_status mask_labels(const rule *r, const uint64_t **inputs) {
+  const bool has_classes =
+      (r->spec->type == LS_OP_CROSS_ENTROPY ||
+       r->spec->type == LS_OP_CROSS_ENTROPY_GRAD) &&
+      ls_dtype_is_integer(ls_lowered_type(r->scope, r->inputs[1]).dtype);
+  return has_classes && !has_zeros(r, 1) ? fill_padding(r, 1, 2, 0, inputs)
+                                         : ls_ok();
 }
 
 static ls_status product(rule *r, const uint64_t **inputs) {
@@ -340,7 +368,8 @@ static ls_status by_rows(rule *r, const uint64_t **inputs) {
   case LS_OP_ROWS_OF_PRODUCT:
     return product(r, inputs);
   case LS_OP_LINES:
-    return mask_rows_of(r, 0, count, 2);
+    LS_RETURN_IF_ERROR(mask_rows_of(r, 0, count, 2));
+    return mask_labels(r, inputs);
   case LS_OP_LINES_OF_FIRST:
     return mask_rows_of(r, 0, 1, 2);
   default:

@@ -5,6 +5,7 @@
 // are different classes (replicas.c), or masks mark the real rows (mask.h).
 #include "graph/op_table.h"
 #include "graph/walk.h"
+#include "lockstep/runtime_settings.h"
 #include "lower/mask.h"
 #include "lower/ops.h"
 
@@ -135,6 +136,9 @@ ls_status ls_find_buckets(const ls_lower_request *request, ls_arena *memory,
   for (size_t i = 0; i < graph->num_nodes; ++i)
     count += is_bucketized(graph->nodes[i]);
   if (count == 0) return ls_ok();
+  if (ls_runtime_finds_nan(graph->runtime))
+    return LS_STATUS(LS_ABORTED,
+                     "find_nan is on, and padding may make NaN of its own");
   LS_ARENA_SET_OR_RETURN(memory, ls_bucket, out->items, count);
   LS_ARENA_SET_OR_RETURN(memory, int64_t, out->padded, request->num_feeds + 1);
   LS_ARENA_SET_OR_RETURN(memory, uint64_t, out->sizes, request->num_feeds + 1);

@@ -9,6 +9,7 @@
 #include "lockstep/flow.h"
 #include "lockstep/gradients.h"
 #include "lockstep/ops.h"
+#include "lockstep/runtime_settings.h"
 #include "support/buckets.h"
 #include "support/computation.h"
 #include "support/function.h"
@@ -169,6 +170,49 @@ BODY(one_hot) {
   UNUSED;
   return sum(ls_mul(ls_one_hot(y, 4, LS_DTYPE_F32), x));
 }
+// The numbers of y, computed: -1 where there is padding.
+static ls_tensor numbers_like(ls_tensor y, ls_tensor x) {
+  const ls_tensor above =
+      ls_less(f32_of(0), ls_reduce_sum(ls_square(x), LS_AXES(1)));
+  return ls_sub(ls_add(y, ls_convert(above, LS_DTYPE_I32)),
+                ls_scalar(LS_DTYPE_I32, 1));
+}
+BODY(computed_labels) {
+  UNUSED;
+  return sum(ls_softmax_cross_entropy(x, numbers_like(y, x)));
+}
+BODY(gradient_of_labels) {
+  UNUSED;
+  const ls_tensor w = ls_reduce_sum(buckets_table(), LS_AXES(0));
+  const ls_nest loss = ls_leaf(ls_reduce_mean(
+      ls_softmax_cross_entropy(ls_mul(x, w), numbers_like(y, x)), LS_AXES(0)));
+  const ls_nest by = ls_leaf(w);
+  ls_nest made = ls_none();
+  expect_ok(ls_gradients(&loss, 1, &by, 1, NULL, &made));
+  return made.as.tensor;
+}
+BODY(labels_of_lines) {
+  UNUSED;
+  const ls_tensor column = ls_reshape(numbers_like(y, x), LS_SHAPE(-1, 1));
+  const ls_tensor labels =
+      ls_minimum(column, ls_fill(LS_DTYPE_I32, LS_SHAPE(2), 1));
+  return sum(
+      ls_softmax_cross_entropy(ls_reshape(x, LS_SHAPE(-1, 2, 2)), labels));
+}
+BODY(computed_indices) {
+  UNUSED;
+  return sum(ls_mul(ls_gather(buckets_table(), numbers_like(y, x), 0), x));
+}
+BODY(taken) {
+  UNUSED;
+  return sum(
+      ls_take_along(x, ls_reshape(numbers_like(y, x), LS_SHAPE(-1, 1)), 1));
+}
+BODY(scattered) {
+  UNUSED;
+  return sum(ls_square(
+      ls_scatter(LS_SCATTER_ADD, buckets_table(), numbers_like(y, x), x)));
+}
 static ls_nest twice(ls_nest args, void *user) {
   return ls_leaf(ls_mul(*(ls_tensor *)user, f32_of(args.kind == LS_KIND_NONE)));
 }
@@ -204,6 +248,12 @@ static const body bodies[] = {
     {"largest", largest, NULL},
     {"smallest", smallest, NULL},
     {"gradient of largest", gradient_of_largest, NULL},
+    {"computed labels", computed_labels, NULL},
+    {"gradient of labels", gradient_of_labels, NULL},
+    {"labels of lines", labels_of_lines, NULL},
+    {"computed indices", computed_indices, NULL},
+    {"taken", taken, "take_along has no rule"},
+    {"scattered", scattered, "scatter has no rule"},
     {"largest of integers", largest_of_integers,
      "reduce_max has no rule for rows that are padding"},
     {"running", running, "cumsum has no rule"},
@@ -328,4 +378,55 @@ TEST(rows_of_one_source_are_none_of_another) {
     assert_true(nest_element(buckets_component(result, 0), 0) == 9);
     assert_true(nest_element(buckets_component(result, 1), 0) == 16);
   }
+}
+
+// ---- Labels and NaN that are the caller's own ------------------------------
+BODY(labels_from_one) {
+  (void)z;
+  return sum(
+      ls_softmax_cross_entropy(x, ls_sub(y, ls_scalar(LS_DTYPE_I32, 1))));
+}
+
+TEST(a_wrong_label_of_an_example_is_refused) {
+  static const body from_one = {"labels from one", labels_from_one, NULL};
+  LS_OWN(ls_strategy, s) = tpu_strategy_of(2);
+  LS_OWN(ls_function, f) = function_of(run_body, (void *)(uintptr_t)&from_one);
+  LS_OWN(ls_nest, args) = buckets_values((const int64_t[]){5, 6});
+  ls_nest result = ls_none();
+  expect_status(ls_strategy_run_with(s, ls_traced(f), args,
+                                     &(ls_run_options){.bucketize = LS_FLAG_ON},
+                                     &result),
+                LS_INVALID_ARGUMENT, "label -1 is none of the 4 classes");
+}
+
+// 0 / 0 where there is padding, and a logarithm below 0 where there is none.
+BODY(log_of_less) {
+  (void)y;
+  (void)z;
+  const ls_tensor count = sum(ls_div(x, x));
+  return ls_add(count, ls_log(ls_neg(sum(ls_square(x)))));
+}
+
+TEST(a_nan_is_looked_for_without_padding) {
+  static const body of_less = {"log of less", log_of_less, NULL};
+  ls_runtime *runtime = NULL, *outside = ls_runtime_current();
+  expect_ok(ls_runtime_create(
+      &(ls_runtime_options){.log = listen, .find_nan = true}, &runtime));
+  ls_runtime_make_current(runtime);
+  {
+    LS_OWN(ls_strategy, s) = tpu_strategy_of(2);
+    LS_OWN(ls_function, f) = function_of(run_body, (void *)(uintptr_t)&of_less);
+    LS_OWN(ls_nest, args) = buckets_values((const int64_t[]){5, 6});
+    LS_OWN(ls_nest, result) = ls_none();
+    char text[LS_NAN_TEXT] = "";
+    said[0] = '\0';
+    expect_ok(ls_strategy_run_with(s, ls_traced(f), args,
+                                   &(ls_run_options){.bucketize = LS_FLAG_ON},
+                                   &result));
+    assert_true(ls_runtime_take_nan(runtime, text, sizeof(text)));
+    expect_contains(text, "(log)");
+    expect_contains(said, "find_nan is on");
+  }
+  ls_runtime_make_current(outside);
+  expect_ok(ls_runtime_destroy(runtime));
 }
