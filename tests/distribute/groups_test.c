@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "base/memory/allocator.h"
+#include "distribute/own.h"
 #include "lockstep/gradients.h"
 #include "support/function.h"
 #include "support/replicas.h"
@@ -415,4 +416,39 @@ TEST(what_does_not_fit_is_refused) {
       ls_strategy_release(strategy);
       expect_ok(ls_frame_end(NULL));
     }
+}
+
+static ls_nest sum_in_body(ls_nest state, void *user) {
+  const trial *t = user;
+  return LS_TUPLE(
+      ls_leaf(ls_add_scalar(ls_nest_tensor(state, 0), 1)),
+      ls_leaf(ls_reduce_sum(t->make(t->x, t->groups), LS_ALL_AXES)));
+}
+
+static ls_nest run_in_loop_alone(ls_nest args, void *user) {
+  trial *t = user;
+  t->x = argument(args);
+  LS_OWN(ls_nest, last) =
+      ls_while(is_second, sum_in_body, t,
+               LS_TUPLE(ls_leaf(ls_scalar_i64(LS_DTYPE_I64, 0)),
+                        ls_leaf(ls_scalar(LS_DTYPE_F32, 0))),
+               2);
+  return LS_TUPLE(ls_leaf(ls_nest_tensor(last, 1)));
+}
+
+TEST(other_shapes_in_a_loop_are_named_as_they_are) {
+  static const maker makers[] = {sum, permute, broadcast};
+  ls_nest items[REPLICAS];
+  for (int r = 0; r < REPLICAS; ++r)
+    items[r] = ls_nest_zeros(LS_DTYPE_F32, LS_SHAPE(r < 3 ? 4 : 6, 3));
+  LS_OWN(ls_nest, args) =
+      LS_TUPLE(ls_nest_distributed(LS_PER_REPLICA, items, REPLICAS));
+  LS_OWN(ls_strategy, strategy) = mirrored_of(REPLICAS);
+  for (size_t i = 0; i < LS_COUNT_OF(makers); ++i) {
+    trial t = {.make = makers[i], .groups = &choices[0]};
+    LS_OWN(ls_function, f) = unnamed_function(run_in_loop_alone, &t);
+    ls_nest result = ls_none();
+    expect_status(ls_strategy_run(strategy, ls_traced(f), args, &result),
+                  LS_INVALID_ARGUMENT, "a collective of f32[4,3] and f32[6,3]");
+  }
 }

@@ -75,6 +75,16 @@ void ls_cpu_emit_post(ls_cpu_compiler *self, const ls_graph *graph,
   ls_cpu_at(self, post)->params = merge->merge;
 }
 
+// Returns the type of one replica's value; a gather stacks those of all.
+static ls_type value_type(const ls_node *node) {
+  ls_type type = node->outputs[0];
+  ls_shape *shape = &type.shape;
+  if (node->type == LS_OP_ALL_GATHER)
+    memmove(shape->dim, shape->dim + 1,
+            (size_t)--shape->rank * sizeof(*shape->dim));
+  return type;
+}
+
 // Returns the next merge inside lane code: the first class makes it, the others
 // reach the same merges in the same order.
 static ls_cpu_lane_merge next_lane_merge(ls_cpu_compiler *self,
@@ -83,7 +93,7 @@ static ls_cpu_lane_merge next_lane_merge(ls_cpu_compiler *self,
   ls_cpu_lane_merge made = {0};
   if (self->num_reached < self->num_meetings) {
     made = self->lane_merges[self->num_reached++];
-    const ls_type a = made.node->outputs[0], b = node->outputs[0];
+    const ls_type a = value_type(made.node), b = value_type(node);
     made.node = node;
     if (a.dtype != b.dtype || !ls_shape_equal(a.shape, b.shape))
       ls_cpu_fail_at(self, graph, node,
