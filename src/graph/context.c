@@ -2,6 +2,7 @@
 #include "graph/context.h"
 
 #include "base/threads/thread_state.h"
+#include "base/values/nest_internal.h"
 #include "graph/flow.h"
 #include "graph/layers.h"
 #include "lockstep/array.h"
@@ -296,7 +297,7 @@ ls_nest ls_examples_rows(ls_nest args) {
   if (has_rows(args)) return args;
   ls_nest found = ls_none();
   for (size_t i = 0; i < ls_nest_count(args) && found.kind == LS_KIND_NONE; ++i)
-    found = ls_examples_rows(ls_nest_item(args, i));
+    found = ls_examples_rows(ls_nest_item_sorted(args, i));
   return found;
 }
 

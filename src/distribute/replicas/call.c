@@ -244,7 +244,7 @@ ls_status ls_replicas_call(ls_strategy *strategy, ls_callback callback,
   replica_call call = {.callback = callback,
                        .user = user,
                        .args = args,
-                       .rows = ls_examples_argument(strategy, args)};
+                       .rows = ls_examples_argument(strategy, args, args)};
   LS_RETURN_IF_ERROR(ls_graph_find_current(&call.graph));
   call.losses = call.graph->losses;
   call.differ = rows_differ(call.rows);

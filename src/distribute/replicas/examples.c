@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "distribute/replicas/rounds.h"
 
+#include "base/values/nest_internal.h"
 #include "distribute/context/context.h"
 #include "graph/context.h"
 #include "graph/region.h"
@@ -18,23 +19,34 @@ int64_t ls_rows_of(ls_nest value, size_t index) {
   return shape.rank < 1 ? -1 : shape.dim[0];
 }
 
-// Returns the first leaf that has a part for each replica, and rows.
-static ls_nest find_split(ls_nest args) {
+// Finds the first leaf of `args` that has a part for each replica, and rows;
+// returns the leaf of `own` in its position.
+static ls_nest find_split(ls_nest args, ls_nest own) {
   if (args.kind == LS_KIND_DISTRIBUTED)
     return examples_shape_of(ls_distributed_component(args, 0)).rank >= 1
-               ? args
+               ? own
                : ls_none();
   ls_nest found = ls_none();
   for (size_t i = 0; i < ls_nest_count(args) && found.kind == LS_KIND_NONE; ++i)
-    found = find_split(ls_nest_item(args, i));
+    found = find_split(ls_nest_item_sorted(args, i),
+                       ls_nest_item_sorted(own, i));
   return found;
 }
 
-ls_nest ls_examples_argument(const ls_strategy *strategy, ls_nest args) {
-  const ls_nest split = find_split(args);
+ls_nest ls_examples_argument(const ls_strategy *strategy, ls_nest args,
+                             ls_nest own) {
+  const ls_nest split = find_split(args, own);
   return split.kind == LS_KIND_NONE && strategy->num_replicas == 1
-             ? ls_examples_rows(args)
+             ? ls_examples_rows(own)
              : split;
+}
+
+void ls_replica_take_rows(ls_replica *replica, ls_nest args, ls_nest own) {
+  const ls_nest rows = ls_examples_argument(replica->strategy, args, own);
+  replica->examples = rows;
+  replica->examples_differ = replica->count > 1 &&
+                             rows.kind == LS_KIND_TENSOR &&
+                             examples_shape_of(rows).dim[0] == LS_UNKNOWN_DIM;
 }
 
 // Returns the number of rows of a leaf, as a tensor.

@@ -25,12 +25,8 @@ typedef struct tracing {
   ls_type *split_types;
   ls_tensor *split;  // [split argument][replica]
   size_t num_split;
-  size_t examples;  // The first split argument that has rows.
-  bool in_slices;   // The split argument is a part of slices.
   ls_graph *first;  // Replica 0's region.
 } tracing;
-
-static const size_t NO_EXAMPLES = SIZE_MAX;
 
 // ---- One replica -----------------------------------------------------------
 typedef struct selection {
@@ -45,16 +41,6 @@ static ls_nest select_component(ls_nest leaf, void *user) {
     return ls_slices_map(leaf, select_component, user);
   return ls_leaf(
       (ls_tensor){s->region, s->region->parameters[s->next_split++]});
-}
-
-// Records the first argument that has rows as the replica's examples.
-static void note_examples(const tracing *all, ls_replica_task *task) {
-  const size_t at = all->examples;
-  if (at == NO_EXAMPLES) return;
-  task->replica->examples_differ =
-      all->split_types[at].shape.dim[0] == LS_UNKNOWN_DIM;
-  task->replica->examples =
-      ls_leaf((ls_tensor){task->graph, task->graph->parameters[at]});
 }
 
 static ls_status replicas_add_parameters(const tracing *all, ls_graph *region) {
@@ -72,13 +58,14 @@ static void replicas_run_replica(void *user) {
   const tracing *all = task->rounds->user;
   task->status = replicas_add_parameters(all, task->graph);
   if (!ls_status_is_ok(task->status)) return;
-  note_examples(all, task);
   selection s = {.region = task->graph};
   const ls_nest args = ls_nest_map(all->args, select_component, &s);
   task->status = ls_nest_status(args);
-  if (ls_status_is_ok(task->status))
+  if (ls_status_is_ok(task->status)) {
+    ls_replica_take_rows(task->replica, all->args, args);
     task->status = ls_region_trace(task->graph, all->function->call, args,
                                    all->function->user, &task->result);
+  }
   ls_nest_release(args);
 }
 
@@ -193,12 +180,7 @@ static ls_status replicas_gather(const tracing *all, ls_op op,
 static ls_nest note_split(ls_nest leaf, void *user) {
   tracing *all = user;
   if (leaf.kind != LS_KIND_DISTRIBUTED) return ls_none();
-  if (ls_leaf_is_slices(leaf)) {
-    all->in_slices = true;
-    const ls_nest noted = ls_slices_map(leaf, note_split, user);
-    all->in_slices = false;
-    return noted;
-  }
+  if (ls_leaf_is_slices(leaf)) return ls_slices_map(leaf, note_split, user);
   const size_t replicas = (size_t)all->strategy->num_replicas;
   const size_t at = all->num_split++;
   if (all->split == NULL) return ls_none();
@@ -217,8 +199,6 @@ static ls_nest note_split(ls_nest leaf, void *user) {
       if (shape.dim[d] != type.shape.dim[d]) type.shape.dim[d] = LS_UNKNOWN_DIM;
   }
   all->split_types[at] = type;
-  if (all->examples == NO_EXAMPLES && !all->in_slices && type.shape.rank >= 1)
-    all->examples = at;
   return ls_none();
 }
 
@@ -261,8 +241,7 @@ ls_status ls_replicas_trace(ls_strategy *strategy, ls_graph *graph,
   tracing all = {.strategy = strategy,
                  .graph = graph,
                  .function = function,
-                 .args = args,
-                 .examples = NO_EXAMPLES};
+                 .args = args};
   LS_OWN_FIELD(graph->allocator, all.split_types);
   LS_OWN_FIELD(graph->allocator, all.split);
   if (strategy->num_replicas == 1) return trace_one(&all, out_result);
@@ -303,7 +282,7 @@ static ls_status trace_one(tracing *all, ls_nest *out_result) {
   LS_OWN(ls_nest, args) = ls_none();
   ls_status status = ls_select_replica(0, all->args, &args);
   const int32_t around = context->replicas;
-  replica->examples = ls_examples_rows(args);
+  if (ls_status_is_ok(status)) ls_replica_take_rows(replica, all->args, args);
   ls_distribute_scoped_of(context)->distribution = &entry;
   context->replicas = 1;
   // If the graph is already current, its owner reads the result itself.

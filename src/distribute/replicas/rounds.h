@@ -143,9 +143,14 @@ ls_nest ls_all_gather_merged(ls_strategy *strategy, int axis, ls_nest args);
 // replicated computation.
 bool ls_examples_find(ls_tensor *out_count, bool *out_alike);
 
-// Returns the first leaf of a run's arguments that has rows and a part for each
-// replica, borrowed, or none. With one replica the leaf needs no parts.
-ls_nest ls_examples_argument(const ls_strategy *strategy, ls_nest args);
+// Finds the first leaf of a run's arguments that has rows and a part for each
+// replica, and returns the leaf of `own`, a nest of the same structure, in its
+// position: borrowed, or none. With one replica the leaf needs no parts.
+ls_nest ls_examples_argument(const ls_strategy *strategy, ls_nest args,
+                             ls_nest own);
+// Records that leaf as a traced replica's examples; `own` has the replica's
+// parts of `args`.
+void ls_replica_take_rows(ls_replica *replica, ls_nest args, ls_nest own);
 
 // Returns the size of dimension 0 of a component; -1 if it has none or the size
 // is not known.

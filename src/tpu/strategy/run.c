@@ -5,6 +5,7 @@
 #include "base/memory/own.h"
 #include "base/values/nest_builder.h"
 #include "base/values/nest_internal.h"
+#include "distribute/replicas/rounds.h"
 #include "distribute/values/values.h"
 #include "lockstep/regroup.h"
 #include "lockstep/slices.h"
@@ -198,33 +199,6 @@ static ls_nest tpu_run_args(const tpu_run *run, ls_nest inputs) {
   return ls_nest_builder_finish(&items, run->args.kind);
 }
 
-// ---- Examples -------------------------------------------------------------
-static bool has_rows(const tpu_run *run, ls_nest arg, ls_nest value) {
-  return (arg.kind == LS_KIND_DISTRIBUTED ||
-          run->strategy->num_replicas == 1) &&
-         value.kind == LS_KIND_TENSOR &&
-         ls_tensor_shape(value.as.tensor).rank >= 1;
-}
-
-// Returns the first input that has rows for each replica, or none.
-static ls_nest tpu_run_examples(const tpu_run *run, ls_nest inputs) {
-  size_t next = 1;
-  for (size_t i = 0; i < ls_nest_count(run->args); ++i) {
-    const ls_nest arg = ls_nest_item(run->args, i);
-    const bool names = is_names(run, i);
-    if (is_bound(arg) && !names) continue;
-    const ls_nest value = ls_nest_item(inputs, next++);
-    const size_t count = names ? ls_nest_count(value) : 1;
-    for (size_t k = 0; k < count; ++k) {
-      const ls_nest of_one = names ? ls_nest_item(value, k) : value;
-      const ls_nest given =
-          names ? ls_nest_find(arg, ls_nest_key(value, k)) : arg;
-      if (has_rows(run, given, of_one)) return of_one;
-    }
-  }
-  return ls_none();
-}
-
 // ---- Run results -----------------------------------------------------------
 // Results of runs. The computation returns values, then ops; slices count as
 // two or three values.
@@ -388,16 +362,12 @@ static ls_nest call_replica(ls_nest inputs, void *user) {
   tpu_run *r = user;
   tpu_replica replica;
   LS_RETURN_FAILED_IF_ERROR(begin_replica(&replica, r->strategy));
-  const ls_nest examples = tpu_run_examples(r, inputs);
-  replica.replica->examples = examples;
-  replica.replica->examples_differ =
-      examples.kind == LS_KIND_TENSOR &&
-      ls_tensor_shape(examples.as.tensor).dim[0] == LS_UNKNOWN_DIM;
   const ls_nest args = tpu_run_args(r, inputs);
   ls_nest made = ls_none();
   if (ls_nest_is_failed(args)) {
     made = ls_nest_retain(args);
   } else {
+    ls_replica_take_rows(replica.replica, r->args, args);
     made = r->fn(args, r->user);
   }
   made = tpu_run_flatten(r, made);
