@@ -95,6 +95,19 @@ static ls_nest update_here(ls_nest args, void *user) {
   return made;
 }
 
+// From the callback that is called once for all replicas, as in steps on an
+// iterator.
+static ls_nest call_update(ls_strategy *s, ls_nest args, void *user) {
+  ls_nest made = ls_none();
+  const ls_status status =
+      ls_strategy_call_for_each_replica(s, update_here, args, user, &made);
+  return ls_status_is_ok(status) ? made : ls_fail(status);
+}
+
+static ls_nest update_called(ls_nest args, void *user) {
+  return ls_replica_merge_call(ls_replica_context(), call_update, args, user);
+}
+
 static ls_variable *make_plain(void *user) {
   updating *u = user;
   LS_OWN(ls_array, initial) =
@@ -142,6 +155,8 @@ TEST(a_computation_updates_once) {
       tpu_run_all(&step, all_have_added);
       step.fn = update_here;
       tpu_run_all(&step, all_have_added);
+      step.fn = update_called;
+      tpu_run_all(&step, all_have_added);
     }
   updating u = {.group = true};
   const tpu_step plain = {
@@ -164,6 +179,8 @@ TEST(replicas_update_with_what_is_one_for_all) {
   u.aggregation = LS_AGGREGATION_SUM;
   tpu_run_all(&step, each_has_added_its_own);
   u.synchronization = LS_SYNCHRONIZATION_AUTO;
+  tpu_run_refused(&step, 2, LS_INVALID_ARGUMENT, "is not mirrored");
+  step.fn = update_called;
   tpu_run_refused(&step, 2, LS_INVALID_ARGUMENT, "is not mirrored");
 }
 

@@ -1,17 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Replicas of mirrored and TPU strategies with batches of other sizes: each
-// example counts once.
+// example counts once, in runs and in steps on an iterator.
 #include "lockstep/distribute_input.h"
 #include "lockstep/losses.h"
+#include "lockstep/optimizers.h"
 #include "lockstep/replica.h"
+#include "lockstep/steps.h"
+#include "lockstep/strategy_extended.h"
 #include "lockstep/tpu_strategy.h"
 #include "nn/own.h"
+#include "support/computation.h"
 #include "support/function.h"
 #include "support/inputs.h"
 #include "support/replicas.h"
 #include "support/tpu_strategies.h"
 #include "support/values.h"
+#include "tpu/steps/steps.h"
 
 enum { REPLICAS = 2 };
 
@@ -99,4 +104,88 @@ TEST(a_run_on_the_next_element_counts_each_example_once) {
         ls_strategy_run_next(strategy, ls_traced(function), iterator, &means));
     expect_numbers(means, (const double[]){3, 3}, REPLICAS);
   }
+}
+
+// ---- Steps on an iterator --------------------------------------------------
+enum { STEPS = 3 };
+
+typedef struct training {
+  ls_strategy *strategy;
+  ls_variable *v;
+  ls_optimizer *optimizer;
+  ls_step_context *building;
+} training;
+
+// The step of a replica: `args` are a table that all have, and the batch.
+static ls_nest train_replica(ls_nest args, void *user) {
+  const training *t = user;
+  const ls_tensor x = ls_convert(ls_nest_tensor(args, 1), LS_DTYPE_F32);
+  const ls_tensor loss =
+      ls_reduce_mean(ls_square(ls_sub(ls_variable_read(t->v), x)), LS_AXES(0));
+  const ls_op trained = ls_optimizer_minimize(t->optimizer, loss);
+  const ls_status status = ls_step_context_set_output(
+      t->building, "loss", ls_leaf(ls_examples_mean(loss)),
+      LS_SOME(LS_REDUCE_MEAN));
+  return ls_status_is_ok(status) ? ls_nest_op(trained) : ls_fail(status);
+}
+
+static ls_nest train(ls_step_context *context, ls_nest inputs, void *user) {
+  training *t = user;
+  ls_nest made = ls_none();
+  t->building = context;
+  LS_OWN(ls_nest, args) = LS_TUPLE(
+      ls_leaf(ls_iota(LS_DTYPE_F32, LS_SHAPE(7), 0)), ls_nest_retain(inputs));
+  const ls_status status = ls_strategy_call_for_each_replica(
+      t->strategy, train_replica, args, t, &made);
+  return ls_status_is_ok(status) ? made : ls_fail(status);
+}
+
+// Trains v in batches of so many numbers; returns it.
+static double trained(ls_strategy *strategy, int64_t batch) {
+  training t = {.strategy = strategy};
+  LS_OWN_BEGUN(computation, c, computation_open);
+  LS_OWN(ls_variable, v) = variable_in(strategy, (variable_kind){0});
+  LS_OWN(ls_optimizer, optimizer) = NULL;
+  LS_OWN(ls_distributed_iterator, iterator) = NULL;
+  LS_OWN(ls_step_context, context) = NULL;
+  ls_nest run = ls_none();
+  expect_ok(ls_sgd_create(&(ls_sgd_options){.learning_rate = 0.1}, &optimizer));
+  t.v = v;
+  t.optimizer = optimizer;
+  LS_OWN(ls_nest, data) =
+      distributed(strategy, whole_batches(STEPS * batch, batch), NULL);
+  expect_ok(ls_distributed_iterator_create(
+      data, &(ls_distributed_iterator_options){.kind = LS_ITERATOR_ONE_SHOT},
+      &iterator));
+  expect_ok(ls_strategy_run_steps(
+      strategy, &(ls_steps){.fn = train, .user = &t, .iterator = iterator},
+      &context));
+  computation_initialize(&c, v);
+  run = ls_nest_op(ls_step_context_run_op(context));
+  for (int k = 0; k < STEPS; ++k)
+    expect_ok(computation_run(&c, run));
+  return computation_fetch(&c, ls_variable_read(v));
+}
+
+// The numbers of a step are those from 0 on.
+static double trained_by_hand(int64_t batch) {
+  double v = 0, x = 0;
+  for (int k = 0; k < STEPS; ++k) {
+    double gradient = 0;
+    for (int64_t i = 0; i < batch; ++i)
+      gradient += 2 * (v - x++);
+    v -= 0.1 * gradient / (double)batch;
+  }
+  return v;
+}
+
+TEST(steps_on_an_iterator_count_each_example_once) {
+  // With one example replica 1 has none.
+  static const int64_t batches[] = {5, 1, 4};
+  for (size_t i = 0; i < sizeof(batches) / sizeof(*batches); ++i)
+    for (int tpu = 0; tpu < 2; ++tpu) {
+      LS_OWN(ls_strategy, strategy) = strategy_of(tpu);
+      const double v = trained(strategy, batches[i]);
+      assert_float_equal(v, trained_by_hand(batches[i]), 1e-4);
+    }
 }

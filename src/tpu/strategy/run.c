@@ -335,8 +335,14 @@ static ls_status replica_begin(tpu_replica *r, ls_strategy *strategy,
   *r = (tpu_replica){.entry.strategy = strategy, .outer_same = context->same};
   LS_RETURN_IF_ERROR(ls_replicas_take(strategy, &r->replica));
   r->entry.replica = r->replica;
-  if (in_computation) r->replica->graph = ls_graph_resolve(ls_graph_current());
   ls_distribution_push(context, &r->entry);
+  if (!in_computation) return ls_ok();
+  r->replica->graph = ls_graph_resolve(ls_graph_current());
+  r->same = (ls_same_values){.allocator = strategy->allocator,
+                             .graph = r->replica->graph};
+  // In a merge call the values noted by the enclosing replica stay known.
+  if (context->same == NULL || context->same->graph != r->same.graph)
+    context->same = &r->same;
   return ls_ok();
 }
 
@@ -348,20 +354,12 @@ static void end_replica(tpu_replica *r) {
   ls_replicas_give(r->entry.strategy, r->replica);
 }
 
-static ls_status begin_replica(tpu_replica *out, ls_strategy *strategy) {
-  LS_RETURN_IF_ERROR(replica_begin(out, strategy, true));
-  out->replica->device_of_all = "/device:TPU_REPLICATED_CORE:0";
-  out->same = (ls_same_values){.allocator = strategy->allocator,
-                               .graph = out->replica->graph};
-  ls_context_current()->same = &out->same;
-  return ls_ok();
-}
-
 // Calls the callback once for all replicas, in a replica context.
 static ls_nest call_replica(ls_nest inputs, void *user) {
   tpu_run *r = user;
   tpu_replica replica;
-  LS_RETURN_FAILED_IF_ERROR(begin_replica(&replica, r->strategy));
+  LS_RETURN_FAILED_IF_ERROR(replica_begin(&replica, r->strategy, true));
+  replica.replica->device_of_all = "/device:TPU_REPLICATED_CORE:0";
   const ls_nest args = tpu_run_args(r, inputs);
   ls_nest made = ls_none();
   if (ls_nest_is_failed(args)) {
@@ -513,14 +511,30 @@ ls_status ls_tpu_class_run(ls_strategy *strategy, ls_crossing *crossing,
   return ls_function_call_by(callable.traced, &tracer, args, results);
 }
 
+// Finds the first tensor whose number of rows is not known. In a computation
+// the replicas may have different numbers.
+static ls_nest find_uneven(ls_nest args) {
+  if (args.kind == LS_KIND_TENSOR) {
+    const ls_shape shape = ls_tensor_shape(args.as.tensor);
+    return shape.rank >= 1 && shape.dim[0] == LS_UNKNOWN_DIM ? args : ls_none();
+  }
+  ls_nest found = ls_none();
+  for (size_t i = 0; i < ls_nest_count(args) && found.kind == LS_KIND_NONE; ++i)
+    found = find_uneven(ls_nest_item_sorted(args, i));
+  return found;
+}
+
 // Implements the class's call_each: calls the callback once for all replicas,
 // in a computation in which each variable stands for the replica's own.
 ls_status ls_tpu_class_call_each(ls_strategy *strategy, ls_callback callback,
                                  ls_nest args, void *user, ls_nest *results) {
   tpu_replica r;
-  LS_RETURN_IF_ERROR(
-      replica_begin(&r, strategy, ls_tpu_context_current() != NULL));
+  const bool in_computation = ls_tpu_context_current() != NULL;
+  LS_RETURN_IF_ERROR(replica_begin(&r, strategy, in_computation));
   r.replica->is_alone = true;
+  if (in_computation) r.replica->examples = find_uneven(args);
+  r.replica->examples_differ =
+      strategy->num_replicas > 1 && r.replica->examples.kind != LS_KIND_NONE;
   const ls_status status = ls_take_nest(callback(args, user), results);
   end_replica(&r);
   return status;

@@ -44,7 +44,7 @@ static ls_nest refuse_own(ls_nest leaf, void *user) {
 static ls_status update_in_replica(const ls_update_call *call,
                                    ls_variable *variable, ls_nest *out_value) {
   ls_replica *replica = ls_replica_context();
-  if (replica->device_of_all != NULL && replica->count > 1 &&
+  if (ls_tpu_context_current() != NULL && replica->count > 1 &&
       !ls_variable_differs_freely(variable)) {
     const ls_nest checked = ls_nest_map(call->args, refuse_own, replica);
     const ls_status status = ls_nest_status(checked);
