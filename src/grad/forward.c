@@ -361,10 +361,8 @@ ls_status ls_forward_value(ls_forward *forward, ls_tensor value,
                                : compute_again(forward, value, out_value);
 }
 
-// Computes `value` again in the current graph, and first the operands that it
-// needs.
-static ls_status compute_again(ls_forward *forward, ls_tensor value,
-                               ls_tensor *out_value) {
+static ls_status compute_with_operands(ls_forward *forward, ls_tensor value,
+                                       ls_tensor *out_value) {
   bool found = false;
   LS_RETURN_IF_ERROR(find_at_once(forward, value, &found, out_value));
   if (found) return ls_ok();
@@ -377,6 +375,18 @@ static ls_status compute_again(ls_forward *forward, ls_tensor value,
              ? ls_ok()
              : ls_internal("'%s' was computed again and not found",
                            ls_tensor_name(value));
+}
+
+// Computes `value` again in the current graph, and first the operands that it
+// needs.
+static ls_status compute_again(ls_forward *forward, ls_tensor value,
+                               ls_tensor *out_value) {
+  ls_scope_state *scoped = &ls_context_current()->scoped;
+  const bool around = scoped->makes_forward;
+  scoped->makes_forward = true;
+  const ls_status status = compute_with_operands(forward, value, out_value);
+  scoped->makes_forward = around;
+  return status;
 }
 
 // ---- Loops ------------------------------------------------------------------

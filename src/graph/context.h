@@ -76,6 +76,9 @@ typedef struct ls_scope_state {
   // True if the export replaces a distributed variable by its first component.
   bool primaries_only : 1;
   bool stores_f32 : 1;  // True if new bf16 variables are stored in f32.
+  // True while forward values that a gradient needs are found or made again:
+  // their ops do not belong to the gradient's outside compiled cluster.
+  bool makes_forward : 1;
   // Number of shards of a replicated computation; 0: not sharded.
   int32_t shards;
   // Structs of layers above, zero by default: see LS_CONTEXT_ROOM.

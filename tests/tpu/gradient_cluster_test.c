@@ -6,10 +6,12 @@
 #include <string.h>
 
 #include "base/memory/own.h"
+#include "lockstep/flow.h"
 #include "lockstep/gradients.h"
 #include "lockstep/ops.h"
-#include "support/computation.h"
 #include "support/spec.h"
+#include "support/tpu_ways.h"
+#include "support/values.h"
 #include "tpu/replicate/context.h"
 
 static ls_nest square(ls_nest args, void *user) {
@@ -263,4 +265,121 @@ TEST(bad_nesting_is_refused) {
                 LS_UNIMPLEMENTED,
                 "Cannot nest gradient colocation operations outside "
                 "compilation");
+}
+
+// ---- Loops and branches ----------------------------------------------------
+// A variable read in a loop or branch is an operand of a cluster there; the
+// gradient reads it again, on the devices.
+typedef struct reading {
+  ls_variable *v;
+  ls_tensor x;
+  double scale;  // Of what is read; 0: as it is.
+} reading;
+
+static const double three = 3;
+static const double counted[] = {1, 2, 3, 4, 5};
+
+static ls_variable *make_three(void *user) {
+  reading *own = user;
+  own->v = variable_of("v", LS_DTYPE_F32, LS_SCALAR, &three);
+  return own->v;
+}
+
+static ls_nest multiply(ls_nest args, void *user) {
+  (void)user;
+  return ls_leaf(ls_mul(ls_nest_tensor(args, 0), ls_nest_tensor(args, 1)));
+}
+
+static ls_nest times_variable(const reading *own, ls_tensor x) {
+  ls_tensor w = ls_variable_read(own->v);
+  if (own->scale != 0) w = ls_mul_scalar(w, own->scale);
+  LS_OWN(ls_nest, args) = LS_TUPLE(ls_leaf(x), ls_leaf(w));
+  return ls_outside_compilation(multiply, NULL, args);
+}
+
+static ls_nest below_three(ls_nest values, void *user) {
+  (void)user;
+  return ls_leaf(ls_less(ls_nest_tensor(values, 0), f32_of(3)));
+}
+
+static ls_nest times_variable_again(ls_nest values, void *user) {
+  return LS_TUPLE(ls_leaf(ls_add_scalar(ls_nest_tensor(values, 0), 1)),
+                  times_variable(user, ls_nest_tensor(values, 1)));
+}
+
+static ls_nest differentiate_both(const reading *own, ls_tensor y) {
+  const ls_nest ys = ls_leaf(y);
+  LS_OWN(ls_nest, v) = ls_nest_variable(own->v);
+  const ls_nest xs[] = {ls_leaf(own->x), v};
+  ls_nest made[2];
+  expect_ok(ls_gradients(
+      &ys, 1, xs, 2, &(ls_gradient_options){.colocate_with_ops = true}, made));
+  return LS_LIST(made[0], made[1]);
+}
+
+static ls_nest differentiate_loop(ls_nest args, void *user) {
+  reading *own = user;
+  own->x = ls_nest_tensor(args, 0);
+  LS_OWN(ls_nest, made) =
+      ls_while(below_three, times_variable_again, own,
+               LS_TUPLE(ls_leaf(f32_of(0)), ls_leaf(own->x)), 0);
+  return differentiate_both(own, ls_nest_tensor(made, 1));
+}
+
+static ls_nest take_x(ls_nest args, void *user) {
+  const reading *own = user;
+  (void)args;
+  return ls_leaf(own->x);
+}
+
+static ls_nest take_product(ls_nest args, void *user) {
+  const reading *own = user;
+  (void)args;
+  return times_variable(own, own->x);
+}
+
+static ls_nest differentiate_branch(ls_nest args, void *user) {
+  reading *own = user;
+  own->x = ls_nest_tensor(args, 0);
+  LS_OWN(ls_nest, made) =
+      ls_cond(ls_less(own->x, f32_of(0)), take_x, take_product, own);
+  return differentiate_both(own, made.as.tensor);
+}
+
+// y = x v^3.
+static void check_loop(tpu_run *run) {
+  for (int r = 0; r < tpu_run_replicas(run); ++r) {
+    assert_true(tpu_run_number(run, r, 0, 0) == 27);
+    assert_true(tpu_run_number(run, r, 1, 0) == 27 * counted[r]);
+  }
+}
+
+// y = x (v / 2)^3.
+static void check_scaled_loop(tpu_run *run) {
+  for (int r = 0; r < tpu_run_replicas(run); ++r) {
+    assert_true(tpu_run_number(run, r, 0, 0) == 3.375);
+    assert_true(tpu_run_number(run, r, 1, 0) == 3.375 * counted[r]);
+  }
+}
+
+// y = x v.
+static void check_branch(tpu_run *run) {
+  for (int r = 0; r < tpu_run_replicas(run); ++r) {
+    assert_true(tpu_run_number(run, r, 0, 0) == 3);
+    assert_true(tpu_run_number(run, r, 1, 0) == counted[r]);
+  }
+}
+
+TEST(gradients_of_clusters_in_loops_and_branches_read_variables) {
+  reading own = {0};
+  tpu_step step = {.fn = differentiate_loop,
+                   .user = &own,
+                   .numbers = counted,
+                   .make = make_three};
+  tpu_run_all(&step, check_loop);
+  own.scale = 0.5;
+  tpu_run_all(&step, check_scaled_loop);
+  own.scale = 0;
+  step.fn = differentiate_branch;
+  tpu_run_all(&step, check_branch);
 }

@@ -129,9 +129,17 @@ static bool is_unsupported(const ls_node *node) {
   return false;
 }
 
+// Returns the outside compiled cluster of new ops; NULL: none.
+static const char *cluster_here(const ls_tpu_context *self) {
+  const bool is_gradient = self->colocated.id != 0;
+  return is_gradient && ls_context_current()->scoped.makes_forward
+             ? NULL
+             : self->outside;
+}
+
 static ls_status note_op(ls_tpu_context *self, ls_op op) {
   const ls_node *node = ls_graph_node(op.graph, op.id);
-  if (self->outside != NULL) return ls_ok();
+  if (cluster_here(self) != NULL) return ls_ok();
   if (node->type == LS_OP_PLACEHOLDER)
     ls_tpu_log(op.graph->runtime, LS_LOG_ERROR,
                "%s (%s) is not supported on the TPU: it cannot be fed inside "
@@ -152,11 +160,11 @@ static ls_status context_mark(ls_flow *flow, ls_op op) {
                                ls_op_name(op), there, self->name);
   // A copied op has its marks already, so only other ops are marked.
   if (there == NULL) {
+    const char *cluster = cluster_here(self);
     LS_RETURN_IF_ERROR(set_mark(op, LS_MARK_REPLICATE, self->name));
-    if (self->outside != NULL)
-      LS_RETURN_IF_ERROR(set_mark(op, LS_MARK_OUTSIDE, self->outside));
-    if (self->outside != NULL && self->maps)
-      LS_RETURN_IF_ERROR(set_map_mark(op));
+    if (cluster != NULL)
+      LS_RETURN_IF_ERROR(set_mark(op, LS_MARK_OUTSIDE, cluster));
+    if (cluster != NULL && self->maps) LS_RETURN_IF_ERROR(set_map_mark(op));
   }
   const ls_node *node = ls_graph_node(op.graph, op.id);
   ls_variable *variable = ls_tpu_handled_variable(node->attrs, node->num_attrs);
