@@ -82,8 +82,9 @@ typedef struct ls_checkpoints_options {
 } ls_checkpoints_options;
 
 // Opens a folder and removes what killed writers have left there: temporary
-// files, and values without a .json, of which the log tells. The caller owns
-// `*out_checkpoints`.
+// files, and values without a .json, of which the log tells. Removes nothing,
+// with a warning, while other open checkpoints, of any process, hold the
+// folder's lock (checkpoint.lock). The caller owns `*out_checkpoints`.
 //   LS_INVALID_ARGUMENT  two states have one name, or a number is negative.
 // A state's functions may not save, restore or close the checkpoints that call
 // them: these calls then fail with LS_FAILED_PRECONDITION.

@@ -126,35 +126,59 @@ static bool is_temporary(const char *name) {
          strcmp(name, LS_CHECKPOINT_NONCE ".tmp") == 0;
 }
 
-// Removes a file that a killed writer has left: a temporary one, or values
-// without a .json. Tells of the latter, as a user may have put them there.
-static ls_status remove_left_over(ls_checkpoints *self,
-                                  const ls_file_entry *entries, size_t count,
-                                  const char *name) {
-  const int64_t step = ls_checkpoint_step_of(name, "safetensors");
-  const bool alone = step >= 0 && !has_name(entries, count, step, "json");
-  if (alone)
-    ls_runtime_log(self->runtime, LS_LOG_WARNING, "checkpoint",
-                   "removing '%s/%s': values without a .json, as a writer "
-                   "that is killed leaves them",
-                   self->folder, name);
-  return alone || is_temporary(name) ? remove_file(self, name) : ls_ok();
+// Removes files that a killed writer has left: temporary ones, and values
+// without a .json. Logs the latter, as a user may have put them there. Without
+// the folder's lock, for the reason `refusal`, only warns that they are there.
+static ls_status remove_left_over(ls_checkpoints *self, ls_status refusal,
+                                  const ls_file_entry *entries, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    const char *name = entries[i].name;
+    const int64_t step = ls_checkpoint_step_of(name, "safetensors");
+    const bool alone = step >= 0 && !has_name(entries, count, step, "json");
+    if (entries[i].is_folder || (!alone && !is_temporary(name))) continue;
+    if (!ls_status_is_ok(refusal)) {
+      ls_runtime_log(self->runtime, LS_LOG_WARNING, "checkpoint",
+                     "unfinished files in '%s', such as '%s', are not removed: "
+                     "%s",
+                     self->folder, name, ls_status_message(refusal));
+      return ls_ok();
+    }
+    if (alone)
+      ls_runtime_log(self->runtime, LS_LOG_WARNING, "checkpoint",
+                     "removing '%s/%s': values without a .json, as a writer "
+                     "that is killed leaves them",
+                     self->folder, name);
+    LS_RETURN_IF_ERROR(remove_file(self, name));
+  }
+  return ls_ok();
 }
 
 static ls_status take_entries(ls_checkpoints *self,
                               const ls_file_entry *entries, size_t count) {
   for (size_t i = 0; i < count; ++i) {
-    if (entries[i].is_folder) continue;
     const int64_t step = ls_checkpoint_step_of(entries[i].name, "json");
-    if (step >= 0) {
-      ls_checkpoint_info info;
-      LS_RETURN_IF_ERROR(read_info(self, step, &info));
-      if (!checkpoint_list_insert(self, info)) return ls_out_of_memory();
-    }
-    if (!self->only_reads)
-      LS_RETURN_IF_ERROR(
-          remove_left_over(self, entries, count, entries[i].name));
+    if (entries[i].is_folder || step < 0) continue;
+    ls_checkpoint_info info;
+    LS_RETURN_IF_ERROR(read_info(self, step, &info));
+    if (!checkpoint_list_insert(self, info)) return ls_out_of_memory();
   }
+  return ls_ok();
+}
+
+// Locks the folder while these checkpoints are open. Sets `*out_refusal` if
+// others have locked it, or if it may only be read.
+static ls_status lock_folder(ls_checkpoints *self, ls_status *out_refusal) {
+  const ls_file_system *files = ls_runtime_files(self->runtime);
+  if (files->lock == NULL || self->lock != NULL) return ls_ok();
+  LS_OWN(ls_text, path) = {.allocator = self->allocator};
+  ls_text_append_format(&path, "%s/checkpoint.lock", self->folder);
+  LS_RETURN_IF_ERROR(ls_text_status(&path));
+  const ls_status status =
+      files->lock(files->user, ls_text_data(&path), &self->lock);
+  if (ls_status_code(status) != LS_FAILED_PRECONDITION &&
+      ls_status_code(status) != LS_PERMISSION_DENIED)
+    return status;
+  *out_refusal = status;
   return ls_ok();
 }
 
@@ -163,16 +187,21 @@ static ls_status take_entries(ls_checkpoints *self,
 static ls_status checkpoint_list_open(ls_checkpoints *self) {
   const ls_file_system *files = ls_runtime_files(self->runtime);
   LS_OWN_MEMORY(self->allocator, ls_file_entry, entries) = NULL;
+  LS_OWN(ls_status, refusal) = ls_ok();
   size_t count = 0;
   if (files->list == NULL)
     return ls_unimplemented(
         "checkpoints in '%s': the file system cannot list folders",
         self->folder);
-  if (!self->only_reads)
+  if (!self->only_reads) {
     LS_RETURN_IF_ERROR(files->make_directories(files->user, self->folder));
+    LS_RETURN_IF_ERROR(lock_folder(self, &refusal));
+  }
   LS_RETURN_IF_ERROR(files->list(files->user, self->folder, self->allocator,
                                  &entries, &count));
-  return take_entries(self, entries, count);
+  LS_RETURN_IF_ERROR(take_entries(self, entries, count));
+  return self->only_reads ? ls_ok()
+                          : remove_left_over(self, refusal, entries, count);
 }
 
 // ---- Keeping ---------------------------------------------------------------
@@ -281,6 +310,8 @@ static ls_status write_share(ls_checkpoints *self) {
                                                   content, ranks)
                         : ls_ok();
   // Continues after a failure: the other ranks wait for this rank's write.
+  LS_OWN(ls_status, refusal) = ls_ok();
+  const ls_status locked = lock_folder(self, &refusal);
   const ls_status tidied = self->tidies ? checkpoint_list_tidy(self) : ls_ok();
   self->tidies = false;
   ls_status status = ls_checkpoint_file_write(
@@ -289,7 +320,7 @@ static ls_status write_share(ls_checkpoints *self) {
   if (ls_status_is_ok(status)) status = checkpoint_list_add(self, content);
   if (ls_status_is_ok(status) && self->written.call != NULL)
     status = self->written.call(self->written.user, content->step);
-  return ls_status_join(status, tidied);
+  return ls_status_join(status, ls_status_join(locked, tidied));
 }
 
 static ls_status write_content(ls_checkpoints *self) {
@@ -458,7 +489,9 @@ ls_status ls_checkpoints_close(ls_checkpoints *checkpoints) {
   ls_checkpoints *self = checkpoints;
   if (self == NULL) return ls_ok();
   LS_RETURN_IF_ERROR(ls_checkpoints_begin(self, "ls_checkpoints_close"));
+  const ls_file_system *files = ls_runtime_files(self->runtime);
   ls_worker_join(&self->worker);
+  if (self->lock != NULL) files->unlock(files->user, self->lock);
   const ls_status status = take_failure(self);
   ls_snapshot_deinit(&self->content.values);
   ls_ranks_deinit(&self->ranks);

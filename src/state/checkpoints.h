@@ -33,6 +33,7 @@ struct ls_checkpoints {
   ls_ranks ranks, writers;          // For callers; for writer threads.
   bool shares;                      // True if all ranks see the same folder.
   bool only_reads;  // Saves nothing, and removes nothing from the folder.
+  void *lock;       // Lock of the folder; NULL: not held by these checkpoints.
   // Folder for copies of rank 0's files during a restore, on a rank that does
   // not see them. NULL: not needed.
   char *copies;

@@ -13,6 +13,7 @@
 #include "lockstep/variable.h"
 #include "support/fault.h"
 #include "support/place.h"
+#include "support/placed.h"
 #include "support/sanitizer.h"
 #include "support/saving.h"
 #include "support/scratch.h"
@@ -274,6 +275,12 @@ TEST(without_a_whole_one_the_file_and_the_entry_are_named) {
   expect_at(&w, -7);
 }
 
+static bool is_there(const char *file) {
+  bool exists = false;
+  expect_ok(ls_file_system_system()->exists(NULL, file, &exists));
+  return exists;
+}
+
 TEST(what_a_killed_writer_has_left_goes) {
   static const char *const left[] = {
       "damaged/model.ckpt-1.safetensors",  // Without its .json.
@@ -287,12 +294,37 @@ TEST(what_a_killed_writer_has_left_goes) {
   for (size_t i = 1; i < LS_COUNT_OF(left); ++i)
     write_all(left[i], "left", 4);
   open_it(&w);
-  for (size_t i = 0; i < LS_COUNT_OF(left); ++i) {
-    bool is_there = true;
-    expect_ok(ls_file_system_system()->exists(NULL, left[i], &is_there));
-    if (is_there) fail_msg("'%s' is there", left[i]);
-  }
+  for (size_t i = 0; i < LS_COUNT_OF(left); ++i)
+    if (is_there(left[i])) fail_msg("'%s' is there", left[i]);
   expect_steps(&w, STEPS(2));
+}
+
+TEST(what_a_writer_at_work_has_begun_stays) {
+  static const char *const begun[] = {"damaged/model.ckpt-3.safetensors",
+                                      "damaged/model.ckpt-4.safetensors.tmp"};
+  LS_OWN_BEGUN(logged_runtime, logged, logged_runtime_begin);
+  LS_OWN_BEGUN(world, w, begin_damaged);
+  world second = w, third = w;
+  open_it(&w);
+  for (size_t i = 0; i < LS_COUNT_OF(begun); ++i)
+    write_all(begun[i], "begun", 5);
+  open_it(&second);
+  assert_int_equal(count_logged(&logged, "are not removed"), 1);
+  expect_steps(&second, STEPS(1, 2));
+  close_it(&w);
+  // Protects its files in place of the first writer.
+  save_at(&second, 5, 0);
+  open_it(&third);
+  assert_int_equal(count_logged(&logged, "are not removed"), 2);
+  close_it(&third);
+  for (size_t i = 0; i < LS_COUNT_OF(begun); ++i)
+    assert_true(is_there(begun[i]));
+  close_it(&second);
+  open_it(&third);
+  for (size_t i = 0; i < LS_COUNT_OF(begun); ++i)
+    assert_false(is_there(begun[i]));
+  close_it(&third);
+  assert_false(is_there("damaged/checkpoint.lock"));
 }
 
 // ---- What is kept ----------------------------------------------------------

@@ -82,7 +82,8 @@ static bool has_file(const char *folder, const char *name) {
 // What a killed writer may leave, until the next save.
 static bool is_left_over(const char *name) {
   const char *end = strrchr(name, '.');
-  return strcmp(name, "lock") == 0 || strcmp(name, "checkpoint.ranks") == 0 ||
+  return strcmp(name, "lock") == 0 || strcmp(name, "checkpoint.lock") == 0 ||
+         strcmp(name, "checkpoint.ranks") == 0 ||
          (end != NULL && strcmp(end, ".tmp") == 0);
 }
 
