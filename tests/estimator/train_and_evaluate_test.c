@@ -209,6 +209,72 @@ TEST(a_training_that_is_stopped_is_not_evaluated) {
   }
 }
 
+// A request to stop, at a step, by a hook or by a listener.
+typedef struct stop_at {
+  int64_t step;
+  bool has_asked;
+} stop_at;
+
+static ls_status stop_after_run(void *user, ls_run_context *context,
+                                ls_nest results) {
+  int64_t step = 0;
+  (void)results;
+  expect_ok(ls_run_context_steps(context, &step));
+  if (step == ((stop_at *)user)->step) ls_run_context_request_stop(context);
+  return ls_ok();
+}
+
+static ls_status stop_after_save(void *user, ls_session *session, int64_t step,
+                                 bool *out_stop) {
+  stop_at *self = user;
+  (void)session;
+  *out_stop = step == self->step && !self->has_asked;
+  self->has_asked = self->has_asked || *out_stop;
+  return ls_ok();
+}
+
+// On cores the same run ends for an evaluation, too.
+TEST(a_stop_that_a_hook_or_a_listener_requests_ends_all) {
+  LS_SPEC("E207");
+  for (int way = 0; way < 3; ++way)
+    for (int by = 0; by < 4; ++by) {
+      stop_at at = {.step = 4};
+      LS_OWN_BEGUN(waits, w, waits_begin, NULL);
+      LS_OWN(estimator_case, c) = {.way = (estimator_way)way,
+                                   .folder = "stops",
+                                   .repeats = true,
+                                   // Step 4 is saved at its time or at the end.
+                                   .save_steps = LS_SOME(by == 3 ? 8 : 2)};
+      LS_OWN(ls_train_and_evaluation, result) = {0};
+      LS_OWN(ls_hook, hook) = NULL;
+      estimator_case_begin(&c);
+      if (by == 0)
+        expect_ok(
+            ls_stop_at_step_hook((ls_opt){0}, (ls_opt)LS_SOME(4), &hook));
+      else if (by != 2)
+        expect_ok(ls_hook_create(
+            &(ls_hook_options){.user = &at, .after_run = stop_after_run},
+            &hook));
+      const ls_save_listener listener = {.user = &at,
+                                         .after_save = stop_after_save};
+      expect_ok(ls_train_and_evaluate(
+          c.estimator,
+          &(ls_train_spec){.input = estimator_input(&c),
+                           .max_steps = LS_SOME(12),
+                           .hooks = &hook,
+                           .num_hooks = by != 2,
+                           .listeners = &listener,
+                           .num_listeners = by == 2},
+          &(ls_eval_spec){.input = estimator_input(&c),
+                          .steps = LS_SOME(2),
+                          .throttle_secs = LS_SOME(0)},
+          &result));
+      assert_int_equal(result.training.step, 4);
+      assert_int_equal(result.num_evaluations, by == 3 ? 1 : 2);
+      assert_true(estimator_metric(result.metrics, "global_step") == 4);
+    }
+}
+
 TEST(a_training_that_saves_elsewhere_is_not_evaluated) {
   LS_SPEC("E207");
   LS_OWN(estimator_case, c) = {.folder = "elsewhere", .repeats = true};

@@ -189,11 +189,14 @@ static ls_status should_stop(ls_job *job, ls_monitored_session *session,
   bool wanted = ls_train_stop_requested(job->stop) ||
                 ls_train_stop_requested(&job->system_gone);
   *out_stops = ls_monitored_session_should_stop(session);
-  if (job->ranks.communicator == NULL) return ls_ok();
-  LS_RETURN_IF_ERROR(ls_ranks_any(&job->ranks, wanted, &wanted));
-  LS_RETURN_IF_ERROR(ls_ranks_any(&job->ranks, *out_stops, out_stops));
-  if (wanted) ls_train_stop_request(&job->agreed);
-  *out_stops |= wanted;
+  if (job->ranks.communicator != NULL) {
+    LS_RETURN_IF_ERROR(ls_ranks_any(&job->ranks, wanted, &wanted));
+    LS_RETURN_IF_ERROR(ls_ranks_any(&job->ranks, *out_stops, out_stops));
+    if (wanted) ls_train_stop_request(&job->agreed);
+    *out_stops |= wanted;
+  }
+  job->is_paused = job->pauses != NULL && *job->pauses && !*out_stops;
+  *out_stops |= job->is_paused;
   return ls_ok();
 }
 
@@ -218,7 +221,9 @@ ls_status ls_job_run_all(ls_job *job, ls_monitored_session *session,
   if (ranks != NULL && !ls_status_is_ok(status) &&
       ls_status_code(status) != LS_OUT_OF_RANGE)
     ranks->cancel(ranks, status);
-  return ls_monitored_session_close(session, job_end_runs(job, status));
+  status = ls_monitored_session_close(session, job_end_runs(job, status));
+  if (job->pauses != NULL) *job->pauses = job->is_paused;
+  return status;
 }
 
 ls_status ls_job_check_input_end(const ls_job *job) {

@@ -375,6 +375,7 @@ static ls_status train_once(ls_estimator *self, const ls_estimator_training *t,
                             ls_training_end *end, bool *again) {
   ls_job job = {.stop = t->stop,
                 .stops_build = !was_asked,
+                .pauses = t->pauses,
                 .afresh = afresh,
                 .steps_wanted = t->steps,
                 .max_steps = t->max_steps};

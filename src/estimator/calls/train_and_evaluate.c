@@ -337,8 +337,8 @@ typedef struct local {
   bool between;
   bool leads;      // False on ranks that do not evaluate on a CPU.
   bool has_first;  // True after the first checkpoint, which is not evaluated.
-  bool wants;      // True if a stop for an evaluation was requested.
-  bool has_ended;  // True if the model was evaluated at the training's end.
+  bool wants;      // True if an evaluation was requested.
+  bool pauses;     // True if the training goes on after it.
   int64_t last;    // Time of the last evaluation or of the first checkpoint.
   int64_t evaluated;  // Step of the last evaluation.
   ls_judges judges;
@@ -439,8 +439,7 @@ static ls_status after_save(void *user, ls_session *session, int64_t step,
     *out_stop = self->judges.stop.state.is_over;
     return ls_ok();
   }
-  self->wants = true;
-  *out_stop = true;
+  self->wants = self->pauses = true;
   return ls_ok();
 }
 
@@ -471,7 +470,8 @@ static ls_status train_once(local *self, const ls_save_listener *listeners,
           .continues_input = self->evaluator.out->training.has_loss,
           .kept_step = judges_any(&self->judges)
                            ? &self->judges.keep.state.best_step
-                           : NULL},
+                           : NULL,
+          .pauses = &self->pauses},
       end);
 }
 
@@ -481,7 +481,7 @@ static ls_status train_in_parts(local *self, const ls_save_listener *listeners,
                                 size_t count, ls_training_end *end) {
   do {
     ls_training_end part = {0};
-    self->wants = false;
+    self->wants = self->pauses = false;
     LS_RETURN_IF_ERROR(train_once(self, listeners, count, &part));
     if (!part.has_loss) {
       part.has_loss = end->has_loss;
@@ -493,7 +493,7 @@ static ls_status train_in_parts(local *self, const ls_save_listener *listeners,
     if ((part.has_loss || self->wants) && self->has_first &&
         self->evaluated != part.step)
       LS_RETURN_IF_ERROR(evaluate_now(self, part.step));
-  } while (self->wants && !end->stopped && !end->input_ended &&
+  } while (self->pauses && !end->stopped && !end->input_ended &&
            !self->judges.stop.state.is_over &&
            !(self->train->max_steps.set &&
              end->step >= self->train->max_steps.value));
