@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "lockstep/host.h"
 #include "lockstep/metrics.h"
 #include "support/counted.h"
 #include "support/estimator_ways.h"
@@ -183,6 +184,77 @@ TEST(an_evaluation_that_is_asked_to_stop_ends) {
 }
 
 // SLICED is of cores: nobody else takes it for another way.
+// Calls of what a spec for TPUs has beside its metrics.
+typedef struct host_side {
+  estimator_case c;
+  int scaffolds, starts, calls;
+} host_side;
+
+static ls_status start_values(void *user, ls_session *session) {
+  (void)session;
+  ++((host_side *)user)->starts;
+  return ls_ok();
+}
+
+static ls_status give_scaffold(void *user, ls_scaffold *scaffold) {
+  ++((host_side *)user)->scaffolds;
+  scaffold->init_fn = start_values;
+  scaffold->init_user = user;
+  return ls_ok();
+}
+
+static ls_status count_call(ls_nest values, void *user) {
+  (void)values;
+  ++((host_side *)user)->calls;
+  return ls_ok();
+}
+
+static ls_nest call_host(ls_nest tensors, void *user) {
+  const ls_tensor all = ls_reduce_max(ls_nest_tensor(tensors, 0), LS_ALL_AXES);
+  return LS_LIST(
+      ls_nest_op(ls_host_function_op(count_call, user, ls_leaf(all))));
+}
+
+static ls_status model_with_host_side(void *user, ls_model_call *call,
+                                      ls_estimator_spec **out_spec) {
+  host_side *self = user;
+  const ls_model_function model = estimator_model(&self->c);
+  ls_estimator_spec *spec = NULL;
+  LS_RETURN_IF_ERROR(model.call(model.user, call, &spec));
+  ls_estimator_spec_options o = *ls_estimator_spec_values(spec);
+  o.scaffold_fn = give_scaffold;
+  o.scaffold_user = self;
+  o.host_call = (ls_host_function){
+      .call = call_host, .user = self, .tensors = o.eval_metrics.tensors};
+  const ls_status status = ls_tpu_estimator_spec_create(&o, out_spec);
+  ls_estimator_spec_release(spec);
+  return status;
+}
+
+// Everywhere, with the metrics of all replicas.
+TEST(an_evaluation_has_a_host_call_and_a_scaffold) {
+  LS_SPEC("E57");
+  for (int i = 0; i < ESTIMATOR_WAYS; ++i)
+    for (int any_batch = 0; any_batch < 2; ++any_batch) {
+      host_side self = {.c = estimator_case_of(i)};
+      estimator_case *c = &self.c;
+      ls_nest metrics = ls_none();
+      c->folder = "host-side";
+      c->any_batch = any_batch == 1;
+      c->more.model_fn =
+          (ls_model_function){.call = model_with_host_side, .user = &self};
+      estimator_case_begin(c);
+      expect_ok(evaluate(
+          c, (ls_estimator_evaluation){.steps = LS_SOME(4)}, &metrics));
+      assert_int_equal(self.calls, 4);
+      assert_int_equal(self.starts, 1);
+      assert_true(self.scaffolds > 0);
+      assert_true(estimator_metric(metrics, "count") == 4 * 24);
+      ls_nest_release(metrics);
+      estimator_case_end(c);
+    }
+}
+
 TEST(slices_are_for_cores) {
   LS_SPEC("E105");
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {

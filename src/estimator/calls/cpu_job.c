@@ -58,7 +58,7 @@ typedef struct replica_mode {
                         const ls_estimator_spec_options *spec,
                         ls_nest examples);
   ls_status (*take)(ls_job *job, ls_nest results);
-  bool keeps_kind;
+  bool keeps_metrics;  // Metrics are made of the tensors of all replicas.
 } replica_mode;
 static const replica_mode *mode_of(const ls_job *job);
 
@@ -86,7 +86,8 @@ static ls_nest strategy_job_call_model(ls_job *job, ls_nest args) {
                     &(ls_model_inputs){.features = ls_nest_item(args, 0),
                                        .labels = ls_nest_item(args, 1),
                                        .mask = ls_failed_tensor(),
-                                       .keeps_kind = mode_of(job)->keeps_kind},
+                                       .keeps_metrics =
+                                           mode_of(job)->keeps_metrics},
                     &spec);
   return ls_status_is_ok(status) ? take_spec(job, spec, ls_nest_item(args, 2))
                                  : ls_fail(status);

@@ -348,10 +348,11 @@ static ls_status add_mask(const ls_plan *plan, ls_tensor mask,
 }
 
 // On a CPU converts the spec to a plain one; else checks that it fits TPUs.
-static ls_status calls_finish(const ls_plan *plan, ls_estimator_spec **spec) {
+static ls_status calls_finish(const ls_plan *plan, bool keeps_metrics,
+                              ls_estimator_spec **spec) {
   if (!plan->on_cpu) return check_spec(plan->mode, *spec);
   ls_estimator_spec *plain = NULL;
-  LS_RETURN_IF_ERROR(ls_estimator_spec_as_plain(*spec, &plain));
+  LS_RETURN_IF_ERROR(ls_spec_make_plain(*spec, keeps_metrics, &plain));
   ls_estimator_spec_release(*spec);
   *spec = plain;
   return ls_ok();
@@ -419,7 +420,8 @@ ls_status ls_call_model(const ls_estimator_calls *calls,
   LS_RETURN_IF_ERROR(add_mask(calls->plan, mask, &spec));
   if (!on_cpu) warn_of_collections();
   if (!(on_cpu && inputs->keeps_kind))
-    LS_RETURN_IF_ERROR(calls_finish(calls->plan, &spec));
+    LS_RETURN_IF_ERROR(
+        calls_finish(calls->plan, inputs->keeps_metrics, &spec));
   *out_spec = ls_give(&spec);
   return ls_ok();
 }

@@ -42,7 +42,8 @@ LS_MUST_USE ls_status ls_call_input(const ls_estimator_calls *calls,
 typedef struct ls_model_inputs {
   ls_nest features, labels, cache;
   ls_tensor mask;
-  bool keeps_kind;  // True to keep a TPU spec as it is on a CPU.
+  bool keeps_kind;     // True to keep a TPU spec as it is on a CPU.
+  bool keeps_metrics;  // True to leave the call of eval_metrics to the caller.
 } ls_model_inputs;
 // Calls the model function. On a CPU or for an export, a TPU spec becomes a
 // plain one; on TPUs a spec that does not fit is refused.
@@ -90,6 +91,11 @@ struct ls_estimator_spec {
 // and no others.
 LS_MUST_USE ls_status
 ls_estimator_spec_check(const ls_estimator_spec_options *options, bool is_tpu);
+// Makes a plain spec (ls_estimator_spec_as_plain). With `keeps_metrics` it has
+// the TPU spec's eval_metrics, which are not called.
+LS_MUST_USE ls_status ls_spec_make_plain(ls_estimator_spec *spec,
+                                         bool keeps_metrics,
+                                         ls_estimator_spec **out_plain);
 // Calls the function of eval_metrics or host_call; `name` says which. Logs a
 // dict of tensors that does not fit its parameters.
 ls_nest ls_host_function_call(const ls_host_function *function,

@@ -135,8 +135,9 @@ static ls_status plain_spec_trace(const ls_estimator_spec_options *from,
 
 // Calls the host functions; the caller releases the hooks.
 static ls_status call_functions(const ls_estimator_spec_options *from,
-                                ls_nest *out_metrics, host_hooks *hooks) {
-  if (from->eval_metrics.call != NULL) {
+                                bool keeps_metrics, ls_nest *out_metrics,
+                                host_hooks *hooks) {
+  if (from->eval_metrics.call != NULL && !keeps_metrics) {
     *out_metrics = ls_host_function_call(&from->eval_metrics, "eval_metrics");
     LS_RETURN_IF_ERROR(ls_nest_status(*out_metrics));
     LS_RETURN_IF_ERROR(ls_made_metrics_check(*out_metrics));
@@ -163,9 +164,9 @@ static ls_status make_plain(const ls_estimator_spec_options *from,
   return ls_estimator_spec_create(&o, out_plain);
 }
 
-ls_status ls_estimator_spec_as_plain(ls_estimator_spec *spec,
-                                     ls_estimator_spec **out_plain) {
-  LS_REQUIRE_OUT(out_plain, spec);
+ls_status ls_spec_make_plain(ls_estimator_spec *spec, bool keeps_metrics,
+                             ls_estimator_spec **out_plain) {
+  const ls_estimator_spec_options *from = &spec->options;
   if (!spec->is_tpu) {
     *out_plain = ls_estimator_spec_retain(spec);
     return ls_ok();
@@ -173,6 +174,17 @@ ls_status ls_estimator_spec_as_plain(ls_estimator_spec *spec,
   LS_OWN(ls_nest, metrics) = ls_none();
   LS_OWN(host_hooks, hooks) = {.count = 0};
   LS_OWN(ls_arena, memory) = {.allocator = ls_current_allocator()};
-  LS_RETURN_IF_ERROR(call_functions(&spec->options, &metrics, &hooks));
-  return make_plain(&spec->options, metrics, &hooks, &memory, out_plain);
+  LS_RETURN_IF_ERROR(call_functions(from, keeps_metrics, &metrics, &hooks));
+  LS_RETURN_IF_ERROR(make_plain(from, metrics, &hooks, &memory, out_plain));
+  if (!keeps_metrics) return ls_ok();
+  ls_host_function *kept = &(*out_plain)->options.eval_metrics;
+  *kept = from->eval_metrics;
+  kept->tensors = ls_nest_retain(kept->tensors);
+  return ls_ok();
+}
+
+ls_status ls_estimator_spec_as_plain(ls_estimator_spec *spec,
+                                     ls_estimator_spec **out_plain) {
+  LS_REQUIRE_OUT(out_plain, spec);
+  return ls_spec_make_plain(spec, false, out_plain);
 }
