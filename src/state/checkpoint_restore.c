@@ -176,15 +176,22 @@ static ls_status choose_states(const restoring *self, ls_name_choice *out) {
 }
 
 static ls_status find_states(const restoring *self, const ls_record *all) {
+  static const ls_record empty;
   const ls_checkpoints_options *has = &self->checkpoints->options;
   ls_name_choice choice;
   LS_RETURN_IF_ERROR(choose_states(self, &choice));
   for (size_t i = 0; i < has->num_states; ++i) {
     const char *name = has->states[i].name;
     if (!ls_name_is_chosen(&choice, name)) continue;
+    ls_status status = ls_record_find(all, name, &self->records[i]);
+    if (ls_status_code(status) == LS_NOT_FOUND &&
+        self->options->missing_states == LS_FLAG_ON) {
+      ls_status_free(status);
+      status = ls_ok();
+      self->records[i] = &empty;
+    }
     LS_RETURN_IF_ERROR(ls_status_annotate(
-        ls_record_find(all, name, &self->records[i]),
-        "'%s' does not have the state '%s'", self->file->path, name));
+        status, "'%s' does not have the state '%s'", self->file->path, name));
   }
   return ls_ok();
 }

@@ -358,3 +358,73 @@ TEST(listeners_go_to_the_first_saver) {
     }
   }
 }
+
+static ls_hook *saver_in(const char *folder) {
+  ls_hook *hook = NULL;
+  expect_ok(ls_saver_hook(&(ls_saver_hook_options){.folder = folder,
+                                                   .every_steps = LS_SOME(2)},
+                          &hook));
+  return hook;
+}
+
+// The hook has another training's listeners and input no more.
+TEST(a_saver_of_the_caller_serves_one_training_after_another) {
+  LS_SPEC("E154 E165");
+  for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
+    LS_OWN(ls_hook, hook) = saver_in("served");
+    for (int k = 0; k < 3; ++k) {
+      LS_OWN(estimator_case, c) = estimator_case_of(i);
+      int saves = 0;
+      const ls_save_listener listener = {.user = &saves,
+                                         .after_save = after_save};
+      ls_training_end end;
+      c.folder = "served";
+      c.repeats = true;
+      c.save_steps = LS_SOME(2);
+      estimator_case_begin(&c);
+      expect_ok(train(&c,
+                      (ls_estimator_training){.max_steps = LS_SOME(4),
+                                              .hooks = &hook,
+                                              .num_hooks = 1,
+                                              .listeners = &listener,
+                                              .num_listeners = k < 2},
+                      &end));
+      assert_int_equal(saves, k < 2 ? 3 : 0);
+    }
+  }
+}
+
+// Trains to step 4 with these hooks, and on to step 8 without them.
+static void train_on(estimator_case *c, ls_hook **hooks, size_t num_hooks) {
+  ls_training_end end;
+  c->repeats = true;
+  c->save_steps = (ls_opt)LS_SOME(2);
+  estimator_case_begin(c);
+  expect_ok(train(c,
+                  (ls_estimator_training){.max_steps = LS_SOME(4),
+                                          .hooks = hooks,
+                                          .num_hooks = num_hooks},
+                  &end));
+  assert_int_equal(estimator_case_train(c, 8).step, 8);
+}
+
+TEST(a_training_goes_on_from_what_a_saver_of_the_caller_has_saved) {
+  LS_SPEC("E154 E183");
+  for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
+    LS_OWN(ls_hook, hook) = saver_in("own-saver");
+    LS_OWN(estimator_case, c) = estimator_case_of(i);
+    LS_OWN(estimator_case, usual) = estimator_case_of(i);
+    c.folder = "own-saver";
+    usual.folder = "usual-saver";
+    train_on(&c, &hook, 1);
+    train_on(&usual, NULL, 0);
+    estimator_cases_expect_equal(&c, &usual, 0);
+    // The second of two savers does not know the input.
+    ls_hook *two[] = {saver_in("first-saver"), saver_in("second-saver")};
+    LS_OWN(estimator_case, other) = estimator_case_of(i);
+    other.folder = "second-saver";
+    train_on(&other, two, 2);
+    ls_hook_release(two[0]);
+    ls_hook_release(two[1]);
+  }
+}

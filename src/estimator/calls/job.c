@@ -152,6 +152,7 @@ ls_status ls_job_session(ls_job *job, bool restores,
           .checkpoints = restores ? job->estimator->model_dir : NULL,
           .states = &job->state,
           .num_states = restores ? 1 : 0,
+          .missing_states = LS_FLAG_ON,
           .stop = on_ranks ? &job->agreed : job->stop,
           .other_stop = on_ranks ? NULL : &job->system_gone,
           // Ranks that lose a session end, and are started again.
@@ -236,6 +237,7 @@ ls_status ls_job_check_input_end(const ls_job *job) {
 // ---- The end ---------------------------------------------------------------
 static void job_drop(ls_job *job) {
   ls_job_chain_deinit(&job->chain);
+  ls_saver_hooks_take_back(job->hooks.hooks, job->hooks.count);
   ls_hook_list_deinit(&job->hooks);
   ls_hook_release(job->device_hook);
   ls_program_drop(&job->program);

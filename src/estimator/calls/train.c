@@ -229,8 +229,6 @@ static ls_status add_saver(ls_job *job, const ls_estimator_training *t) {
           .folder = job->estimator->model_dir,
           .variables = job->scaffold.saved,
           .num_variables = job->scaffold.num_saved,
-          .states = &job->state,
-          .num_states = 1,
           .every_steps =
               by_steps ? config->save_checkpoints_steps : (ls_opt){0},
           .every_seconds =
@@ -355,6 +353,7 @@ static ls_status train_model(ls_job *job, const ls_estimator_training *t,
   ls_job_set_state(job);
   if (saved < 0) LS_RETURN_IF_ERROR(ls_job_set_values(job));
   LS_RETURN_IF_ERROR(train_add_hooks(job, t, saved));
+  ls_saver_hooks_lend(job->hooks.hooks, job->hooks.count, &job->state);
   if (t->num_listeners > 0)
     LS_RETURN_IF_ERROR(ls_saver_hooks_add_listeners(
         job->hooks.hooks, job->hooks.count, t->listeners, t->num_listeners));

@@ -94,6 +94,11 @@ LS_MUST_USE ls_status ls_keep_session(ls_status status, const char *text);
 // ---- Saves (saver_hook.c) --------------------------------------------------
 // Returns true if one of the hooks saves checkpoints.
 bool ls_hooks_have_saver(ls_hook *const *hooks, size_t count);
+// Lends the first of them a state for one loop: it saves it, too, until this
+// and listeners added meanwhile are taken back. Without savers do nothing.
+void ls_saver_hooks_lend(ls_hook *const *hooks, size_t count,
+                         const ls_saveable *state);
+void ls_saver_hooks_take_back(ls_hook *const *hooks, size_t count);
 bool ls_session_has_saver(const ls_run_context *context);
 // Saves one more checkpoint of a session, before its system is shut down: by
 // its one saver hook or, without one, in `folder` (NULL: does not save). With

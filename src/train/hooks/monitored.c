@@ -17,7 +17,11 @@ static ls_status restore_newest(ls_checkpoints *checkpoints,
   size_t count = 0;
   LS_RETURN_IF_ERROR(ls_checkpoints_list(checkpoints, NULL, 0, &count));
   if (count == 0) return ls_ok();
-  LS_RETURN_IF_ERROR(ls_checkpoints_restore(checkpoints, NULL, &report));
+  LS_RETURN_IF_ERROR(ls_checkpoints_restore(
+      checkpoints,
+      &(ls_restore_options){.missing_states =
+                                context->of->options.missing_states},
+      &report));
   ls_runtime_log(context->runtime, LS_LOG_INFO, "train",
                  "restored the checkpoint of step %lld",
                  (long long)report.step);

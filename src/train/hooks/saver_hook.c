@@ -12,6 +12,11 @@ typedef struct saver {
   char *folder;
   ls_save_listener *listeners;
   size_t num_listeners, capacity;
+  // For one loop: a state to save, too, and the number of listeners before it.
+  const ls_saveable *lent;
+  size_t num_own_listeners;
+  ls_saveable *states;  // All states to save.
+  size_t states_capacity;
   ls_saved_values values;
   ls_saving saving;  // Saves of the current session.
   bool has_graph;    // The graph has been written.
@@ -94,18 +99,31 @@ static bool has_ranks(const ls_run_context *context) {
   return context->called.num_ranks > 1;
 }
 
+// Lists the states to save: the hook's own, and the loop's.
+static ls_status list_states(saver *self, size_t *out_count) {
+  const ls_saver_hook_options *o = &self->options;
+  LS_RETURN_IF_NO_MEMORY(LS_GROW(ls_current_allocator(), self->states,
+                                 self->states_capacity, o->num_states + 1));
+  for (*out_count = 0; *out_count < o->num_states; ++*out_count)
+    self->states[*out_count] = o->states[*out_count];
+  if (self->lent != NULL) self->states[(*out_count)++] = *self->lent;
+  return ls_ok();
+}
+
 static ls_status open_checkpoints(saver *self, const ls_run_context *context) {
   const ls_saver_hook_options *o = &self->options;
+  size_t num_states = 0;
   const bool has_seconds = o->every_seconds.set && o->every_seconds.value > 0;
   LS_RETURN_IF_ERROR(ls_saved_values_take(&self->values, context, o->variables,
                                           o->num_variables));
+  LS_RETURN_IF_ERROR(list_states(self, &num_states));
   return ls_saving_open(
       &self->saving,
       &(ls_checkpoints_options){
           .folder = self->folder,
           .values = &self->values.saver,
-          .states = o->states,
-          .num_states = o->num_states,
+          .states = self->states,
+          .num_states = num_states,
           .keep = o->keep,
           .keep_every_hours = o->keep_every_hours,
           .kept_step = o->kept_step,
@@ -218,6 +236,7 @@ static void saver_destroy(void *state) {
   ls_saved_values_drop(&self->values);
   ls_release(allocator, self->folder);
   ls_release(allocator, self->listeners);
+  ls_release(allocator, self->states);
 }
 
 static const ls_hook_type saver_type = {.name = "checkpoint saver",
@@ -282,6 +301,21 @@ static size_t find_savers(ls_hook *const *hooks, size_t count,
 bool ls_hooks_have_saver(ls_hook *const *hooks, size_t count) {
   saver *first = NULL;
   return find_savers(hooks, count, &first) > 0;
+}
+
+void ls_saver_hooks_lend(ls_hook *const *hooks, size_t count,
+                         const ls_saveable *state) {
+  saver *first = NULL;
+  if (find_savers(hooks, count, &first) == 0) return;
+  first->lent = state;
+  first->num_own_listeners = first->num_listeners;
+}
+
+void ls_saver_hooks_take_back(ls_hook *const *hooks, size_t count) {
+  saver *first = NULL;
+  if (find_savers(hooks, count, &first) == 0 || first->lent == NULL) return;
+  first->lent = NULL;
+  first->num_listeners = first->num_own_listeners;
 }
 
 ls_status ls_saver_hooks_add_listeners(ls_hook *const *hooks, size_t num_hooks,
