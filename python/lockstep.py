@@ -368,8 +368,6 @@ class Op(ctypes.Structure):
     count = lib.ls_op_num_outputs(self)
     if isinstance(output, slice):
       return [self[i] for i in range(count)[output]]
-    if count == 1 and output > 0:  # The first output has a failed op's error.
-      _check(lib.ls_tensor_status(self[0]))
     output = range(count)[output]
     bits = _declared.constants["LS_TENSOR_OUTPUT_BITS"]
     return Tensor(self.graph, self.id << bits | output)
@@ -540,9 +538,13 @@ def _placed(value):
     frame_of = frame_of.f_back
   record = lib.ls_at_tensor if isinstance(value, Tensor) else lib.ls_at_op
   record(value, _file_text(frame_of.f_code.co_filename), frame_of.f_lineno)
-  if not (value.ref if isinstance(value, Tensor) else value.id):
+  output = value if isinstance(value, Tensor) else Tensor(
+      value.graph, value.id << _declared.constants["LS_TENSOR_OUTPUT_BITS"])
+  if not output.ref:
     _check(lib.ls_graph_take_error(lib.ls_graph_current()))
     raise Error("FAILED_PRECONDITION", "a value that failed was used")
+  if lib.ls_tensor_is_failed(output):  # In eager; or an op without outputs.
+    _check(lib.ls_tensor_status(output))
   return value
 
 

@@ -195,7 +195,24 @@ class Tensors(unittest.TestCase):
       with self.assertRaises(IndexError):
         op[2]
       with self.assertRaisesRegex(ls.Error, "top_k of .* with k 20"):
-        values, places = ls.top_k(x, 20)
+        ls.top_k(x, 20)
+
+  def test_an_op_that_fails_in_eager_raises_where_it_was_made(self):
+    with ls.frame():
+      v = ls.variable(name="v", initial_array=[1.0, 2.0])
+      layer = ls.dense_layer(inputs=3, units=2)
+      loss = ls.reduce_mean(layer.apply([[1.0, 2.0, 3.0]]), None)
+      for text, make in (
+          ("'v' is f32.2., the value f32.3.", lambda: v.assign([1.0, 2.0, 3.0])),
+          ("the value i64..", lambda: v.assign_add(1)),
+          ("add of f32.2. and f32.3.", lambda: ls.add(v, [1.0, 2.0, 3.0])),
+          ("w must be .in, out.", lambda: layer.apply([[1.0]])),
+          ("record a tape", lambda: ls.sgd().minimize(loss))):
+        with self.assertRaisesRegex(
+            ls.Error, r"(?s)%s.*python_guards_test.py:\d+" % text):
+          make()
+      v.assign(v + 1.0)
+      self.assertEqual(v.value().tolist(), [2, 3])
 
   def test_the_truth_of_a_tensor_is_that_of_its_element(self):
     with ls.frame():
