@@ -8,7 +8,7 @@
 # shellcheck source=tests/support/cli.sh
 . "$(dirname "$0")/../support/cli.sh"
 images=$(cd "$(dirname "$0")/../images" && pwd)
-rm -rf runs served photos ./*.csv
+rm -rf runs served files photos ./*.csv
 
 # rows FILE SEED COUNT [NORMAL]: 16 numbers of sizes that differ by 10^6, whose
 # largest relative one is the label; with NORMAL divided by these sizes, and
@@ -79,6 +79,20 @@ tail -n +2 test.csv | cut -d , -f 17 | paste -d ' ' - out.txt |
 "$lockstep" export runs/norm --out served >out.txt 2>err.txt || fail "export"
 grep -q '^ *%.* = sub' "$(cat out.txt)"/*.ls ||
   fail "the export does not subtract the mean"
+
+# A file's model uses them, too.
+trains short --data raw.csv --steps 2
+"$lockstep" export runs/short --out files --onnx >out.txt 2>err.txt ||
+  fail "export --onnx"
+for name in plain scaled; do
+  [ $name = plain ] && flag= || flag=--normalize
+  # shellcheck disable=SC2086
+  "$lockstep" train --model "$PWD"/files/*/model.onnx --data raw.csv $flag \
+    --steps 5 --quiet --run-dir runs/$name >out.txt 2>err.txt ||
+    fail "train --model model.onnx $flag: $(cat err.txt)"
+done
+cmp -s runs/plain/model.safetensors runs/scaled/model.safetensors &&
+  fail "a file's model ignores --normalize"
 
 # Steps resume with the same bytes, and --config makes them again.
 trains half --data raw.csv --test test.csv --normalize --steps 25

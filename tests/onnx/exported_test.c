@@ -13,6 +13,7 @@
 #include "runtime/own.h"
 #include "support/function.h"
 #include "support/onnx_files.h"
+#include "support/recurrence.h"
 #include "support/served_model.h"
 #include "support/small_models.h"
 #include "support/spec.h"
@@ -101,12 +102,19 @@ static void train(const ls_model *model, ls_nest batch, int steps,
   }
 }
 
+// Makes a model that normalizes its examples, unless they are tokens.
 static void create_model(const ls_model_type *type, ls_model *out) {
   LS_OWN(ls_optimizer, optimizer) = NULL;
   expect_ok(
       ls_sgd_create(&(ls_sgd_options){.learning_rate = 0.05}, &optimizer));
-  expect_ok(
-      ls_model_create(type, &(ls_model_options){.optimizer = optimizer}, out));
+  ls_model_options options = {.optimizer = optimizer};
+  LS_OWN(ls_array, mean) = scalar_array(LS_DTYPE_F32, 0.25);
+  LS_OWN(ls_array, deviation) = scalar_array(LS_DTYPE_F32, 2);
+  if (type->example_dtype != LS_DTYPE_I32) {
+    options.mean = mean;
+    options.deviation = deviation;
+  }
+  expect_ok(ls_model_create(type, &options, out));
 }
 
 // The file's model predicts and trains as the one it was exported from.

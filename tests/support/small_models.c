@@ -46,7 +46,8 @@ static ls_status mlp_create(const ls_model_options *options, void **out_self) {
 }
 
 static ls_tensor mlp_apply(const mlp_net *mlp, ls_nest args) {
-  ls_tensor x = ls_reshape(ls_nest_tensor(args, 0), LS_SHAPE(-1, 64));
+  ls_tensor x = ls_classifier_examples(&mlp->net.base, args);
+  x = ls_reshape(x, LS_SHAPE(-1, 64));
   x = ls_dense_layer_apply(mlp->first, x);
   x = ls_dense_layer_apply(mlp->second, x);
   return ls_dense_layer_apply(mlp->logits, x);
@@ -117,7 +118,8 @@ static ls_status cnn_create(const ls_model_options *options, void **out_self) {
 }
 
 static ls_tensor cnn_apply(const cnn_net *cnn, ls_nest args, bool training) {
-  ls_tensor x = ls_conv_layer_apply(cnn->conv1, ls_nest_tensor(args, 0));
+  ls_tensor x = ls_classifier_examples(&cnn->net.base, args);
+  x = ls_conv_layer_apply(cnn->conv1, x);
   x = ls_conv_layer_apply(cnn->conv2, x);
   x = ls_reshape(ls_max_pool(x, LS_SHAPE(2, 2), NULL), LS_SHAPE(-1, 256));
   x = ls_dropout(x, 0.25, training, NULL);
