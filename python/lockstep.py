@@ -265,6 +265,17 @@ class _Arithmetic:
   def __le__(self, other): return call("ls_less_equal", *_pair(self, other))
   def __gt__(self, other): return call("ls_greater", *_pair(self, other))
   def __ge__(self, other): return call("ls_greater_equal", *_pair(self, other))
+
+  def __eq__(self, other):
+    return (NotImplemented if other is None else
+            call("ls_equal", *_pair(self, other)))
+
+  def __ne__(self, other):
+    return (NotImplemented if other is None else
+            call("ls_not_equal", *_pair(self, other)))
+
+  __hash__ = object.__hash__
+
   def __neg__(self): return call("ls_neg", self)
   def __abs__(self): return call("ls_abs", self)
 
@@ -288,8 +299,8 @@ class _Arithmetic:
     x, keys = _to_tensor(self), key if isinstance(key, tuple) else (key,)
     if x.shape is None:
       raise TypeError("%s has no known number of dimensions" % self)
-    if Ellipsis in keys:
-      at = keys.index(Ellipsis)
+    at = next((i for i, item in enumerate(keys) if item is Ellipsis), None)
+    if at is not None:
       missing = len(x.shape) - len(keys) + 1
       keys = keys[:at] + (slice(None),) * missing + keys[at + 1:]
     if len(keys) > len(x.shape):

@@ -231,6 +231,26 @@ class Tensors(unittest.TestCase):
       step(ls.array([1.0]))
     self.assertIsInstance(caught.exception.__cause__, TypeError)
 
+  def test_tensors_are_compared_element_by_element(self):
+    with ls.frame():
+      x, v = ls.constant([1.0, 2.0]), ls.variable(name="v",
+                                                  initial_array=[2.0, 2.0])
+      self.assertEqual((x == 1).array().tolist(), [True, False])
+      self.assertEqual((1 != x).array().tolist(), [False, True])
+      self.assertEqual((x == v).array().tolist(), [False, True])
+      self.assertEqual((v != [2.0, 3.0]).array().tolist(), [False, True])
+      self.assertEqual(ls.select(x == 1, x, -x).array().tolist(), [1, -2])
+      self.assertEqual((x == None, x != None), (False, True))  # pylint: disable=singleton-comparison
+      self.assertEqual(len({x, v, x}), 2)
+      try:
+        import numpy
+        self.assertEqual((numpy.float32(1) == x).array().tolist(),
+                         [True, False])
+      except ImportError:
+        pass
+    mask = ls.function(lambda x: ls.select(x == 0, x + 9, x))
+    self.assertEqual(mask(ls.array([0.0, 3.0])).tolist(), [9, 3])
+
   def test_subscripts_that_an_axis_does_not_have_are_refused(self):
     with ls.frame():
       x = ls.constant([[1.0, 2.0], [3.0, 4.0]])
