@@ -33,6 +33,7 @@ import numbers
 import operator
 import os
 import re
+import signal
 import struct
 import sys
 import threading
@@ -1817,25 +1818,37 @@ class ranks:  # pylint: disable=invalid-name
 
 def train(**options):
   """Trains by ls_train: fields of ls_train_options. Returns its result. A
-  `report` is called with an ls_train_report."""
+  `report` is called with an ls_train_report. What a report or the handler of
+  SIGINT raises, such as KeyboardInterrupt, ends the run after its step and is
+  raised when the run is saved."""
   stop = options.setdefault("stop", _ctype(_declared.types["ls_train_stop"])())
-  report = options.get("report")
-  if report is not None:
-    def guarded(progress):
-      try:
-        report(progress)
-      except BaseException as error:  # pylint: disable=broad-except
-        guarded.error = error
-        lib.ls_train_stop_request(ctypes.byref(stop))
-    guarded.error = None
-    options["report"] = guarded
+  report, raised = options.get("report"), []
+
+  def guard(function, *args):
+    try:
+      function(*args)
+    except BaseException as error:  # pylint: disable=broad-except
+      raised.append(error)
+      lib.ls_train_stop_request(ctypes.byref(stop))
+
+  # Python runs handlers in a report, after each step.
+  options["report"] = functools.partial(guard, report or (lambda progress: None))
   keep = []
   made = _to_struct(_declared.types["ls_train_options"], options, keep)
   result = _ctype(_declared.types["ls_train_result"])()
-  status = lib.ls_train(ctypes.byref(made), ctypes.byref(result))
-  if report is not None and guarded.error is not None:
+  handler = signal.getsignal(signal.SIGINT)
+  is_guarded = callable(handler) and (
+      threading.current_thread() is threading.main_thread())
+  if is_guarded:
+    signal.signal(signal.SIGINT, functools.partial(guard, handler))
+  try:
+    status = lib.ls_train(ctypes.byref(made), ctypes.byref(result))
+  finally:
+    if is_guarded:
+      signal.signal(signal.SIGINT, handler)
+  if raised:
     lib.ls_status_free(status)
-    raise guarded.error
+    raise raised[0]
   _check(status)
   return result
 

@@ -6,6 +6,7 @@ import ctypes
 import gc
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import threading
@@ -428,6 +429,29 @@ class Training(unittest.TestCase):
     with self.assertRaisesRegex(RuntimeError, "enough"):
       self.train(lambda: ls.model("mlp", metrics=True), "stopped",
                  report=report)
+
+  def test_an_interrupt_ends_and_saves_the_run(self):
+    steps, handler = [], signal.getsignal(signal.SIGINT)
+
+    def report(progress):
+      steps.append(progress.step)
+      if progress.step == 3:
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with self.assertRaises(KeyboardInterrupt):
+      self.train(lambda: ls.model("mlp", metrics=True), "interrupted",
+                 report=report)
+    self.assertIn(max(steps), (3, 4))
+    self.assertTrue(os.path.exists(os.path.join(HERE, "interrupted",
+                                                "model.safetensors")))
+    timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    data = ls.dataset_synthetic(size=64, shape=(16,), num_classes=4)
+    with self.assertRaises(KeyboardInterrupt):
+      ls.train(model=ls.model("tiny", metrics=True), train=data, epochs=10**9,
+               strategy=ls.mirrored_strategy(num_replicas=1))
+    timer.join()
+    self.assertIs(signal.getsignal(signal.SIGINT), handler)
 
   def test_without_a_launcher_a_process_is_alone(self):
     with ls.ranks(threads=1) as ranks:
