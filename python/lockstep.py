@@ -1128,15 +1128,19 @@ _reading = weakref.WeakSet()  # Iterators: they may read ahead on threads.
 
 @atexit.register
 def _end_reading():
-  """Ends the threads that call Python, which they cannot when it has ended."""
+  """Ends the threads that call Python, which they cannot when it has ended. An
+  iterator that another thread is reading is left alone."""
   for iterator in list(_reading):
-    iterator._drop()
+    iterator._is_ended = True
+    if not iterator._is_read:
+      iterator._drop()
 
 
 class Handle:
   """An object of the library. A method `f` is its function ls_<noun>_f."""
 
   type_name = ""
+  _is_read = _is_ended = False  # Of iterators.
 
   @classmethod
   def _wrap(cls, type_name, address, owned):
@@ -1593,7 +1597,13 @@ class _Iterator(Handle):
 
   def __next__(self):
     element = _find_dropped(self._elements)
-    status = lib.ls_iterator_next(self.address, ctypes.byref(element.c))
+    self._is_read = True
+    try:
+      if self._is_ended:
+        raise StopIteration
+      status = lib.ls_iterator_next(self.address, ctypes.byref(element.c))
+    finally:
+      self._is_read = False
     if status:
       if lib.ls_status_code(status) == _declared.constants["LS_OUT_OF_RANGE"]:
         lib.ls_status_free(status)

@@ -45,6 +45,22 @@ class Ends(unittest.TestCase):
         "print('end')\n")
     self.assertEqual((code, text), (0, "end\n"))
 
+  def test_a_program_ends_while_a_thread_reads(self):
+    for _ in range(3):
+      code, text = run(
+          "import lockstep as ls, threading, time\n"
+          "def slow(x):\n"
+          "  time.sleep(0.001)\n"
+          "  return ls.array(float(x))\n"
+          "iterator = iter(ls.dataset_range(0, 10**6, 1).map(call=slow))\n"
+          "def read():\n"
+          "  for _ in iterator:\n"
+          "    pass\n"
+          "threading.Thread(target=read, daemon=True).start()\n"
+          "time.sleep(0.05)\n"
+          "print('end')\n")
+      self.assertEqual((code, text), (0, "end\n"))
+
   def test_a_program_ends_after_a_function_has_failed(self):
     code, text = run(
         "import lockstep as ls\n"
