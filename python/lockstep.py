@@ -1420,8 +1420,6 @@ def array(data, dtype=None):
   if isinstance(data, (int, float, list, tuple)):
     return _array_of_numbers(data, dtype)
   view = memoryview(data)
-  if not view.c_contiguous:
-    view = memoryview(view.tobytes()).cast("B").cast(view.format, view.shape)
   code = view.format.lstrip("<=@")
   found = {"l": "i64", "L": "u64"}.get(code) or next(
       (name for name, of in _FORMATS.items() if of == code), None)
@@ -1432,18 +1430,18 @@ def array(data, dtype=None):
         re.fullmatch(r"\d+[xs]", code) and  # Elements that are bytes alone.
         view.itemsize == lib.ls_dtype_size(number))
     if found not in (None, dtype) and not is_raw:
-      return (_array_of_numbers(view.tolist(), dtype) if view.nbytes else
+      return (_array_of_numbers(array(data).tolist(), dtype) if view.nbytes else
               call("ls_array_create", dtype, view.shape))
     found = dtype if is_raw else found
   if found is None:
     raise TypeError("no array of elements '%s'" % view.format)
   kind = _to_enum(_declared.types["ls_dtype"], found)
   box = ctypes.c_void_p()
-  if view.readonly or view.nbytes == 0:
+  if view.readonly or not view.c_contiguous or view.nbytes == 0:
     _check(lib.ls_array_create_copy(kind, _to_shape(view.shape), view.tobytes(),
                                     ctypes.byref(box)))
   else:
-    block = (ctypes.c_char * view.nbytes).from_buffer(view.cast("B"))
+    block = (ctypes.c_char * view.nbytes).from_buffer(view)
     key = next(_view_keys)
     _viewed[key] = (block, data)
     status = lib.ls_array_create_view(

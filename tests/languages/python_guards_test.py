@@ -140,6 +140,22 @@ class Arrays(unittest.TestCase):
     bits = array.array("H", [0x3f80, 0x4000])
     self.assertEqual(ls.array(bits, "bf16").tolist(), [1, 2])
 
+  def test_a_numpy_array_of_any_layout_is_taken(self):
+    try:
+      import numpy
+    except ImportError:
+      self.skipTest("no NumPy")
+    halves = numpy.arange(12).reshape(3, 4).astype("f2")
+    record = numpy.zeros(3, dtype=[("a", "u1"), ("b", "f4")])
+    record["b"] = [1, 2, 3]
+    for found in (halves.T, halves[:, ::2], halves[::-1], record["b"],
+                  numpy.broadcast_to(halves[0], (2, 4))):
+      made = ls.array(found)
+      self.assertEqual(made.shape, found.shape)
+      self.assertEqual(made.tolist(), found.tolist())
+      self.assertEqual(ls.array(found, "f64").tolist(), found.tolist())
+    self.assertEqual(ls.array(halves, "i32").tolist(), halves.tolist())
+
   def test_arrays_that_nothing_else_holds_are_arguments_and_operands(self):
     rows = [1, 2, 3, 4], [10, 20, 30, 40]
     makers = [lambda row: array.array("f", row)]
