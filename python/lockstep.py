@@ -256,8 +256,8 @@ class _Arithmetic:
   def __rsub__(self, other): return call("ls_sub", *_pair(other, self))
   def __mul__(self, other): return call("ls_mul", *_pair(self, other))
   def __rmul__(self, other): return call("ls_mul", *_pair(other, self))
-  def __truediv__(self, other): return call("ls_div", *_pair(self, other))
-  def __rtruediv__(self, other): return call("ls_div", *_pair(other, self))
+  def __truediv__(self, other): return _divide(*_pair(self, other))
+  def __rtruediv__(self, other): return _divide(*_pair(other, self))
   def __pow__(self, other): return call("ls_pow", *_pair(self, other))
   def __rpow__(self, other): return call("ls_pow", *_pair(other, self))
   def __matmul__(self, other): return call("ls_matmul", *_pair(self, other))
@@ -1531,6 +1531,15 @@ def _pair(x, y):
     return x, _to_tensor(y, x.dtype)
   y = _to_tensor(y)
   return _to_tensor(x, y.dtype), y
+
+
+def _divide(x, y):
+  """Returns the quotient of two operands of floats."""
+  if _range_of(x.dtype) is not None:
+    raise TypeError("a quotient of %s by / has fractions: convert to a type of "
+                    "floats, such as f32, or use ls.div, which rounds to 0"
+                    % x.dtype)
+  return call("ls_div", x, y)
 
 
 class Variable(_Arithmetic, Handle):

@@ -283,6 +283,16 @@ class Tensors(unittest.TestCase):
     mask = ls.function(lambda x: ls.select(x == 0, x + 9, x))
     self.assertEqual(mask(ls.array([0.0, 3.0])).tolist(), [9, 3])
 
+  def test_a_quotient_of_integers_is_refused(self):
+    with ls.frame():
+      x = ls.constant([7, -7])
+      for divide in (lambda: x / 2, lambda: 2 / x, lambda: x / x):
+        with self.assertRaisesRegex(TypeError, "i64 .* ls.div"):
+          divide()
+      self.assertEqual(ls.div(x, 2).array().tolist(), [3, -3])
+      self.assertEqual((ls.convert(x, "f32") / 2).array().tolist(),
+                       [3.5, -3.5])
+
   def test_subscripts_that_an_axis_does_not_have_are_refused(self):
     with ls.frame():
       x = ls.constant([[1.0, 2.0], [3.0, 4.0]])
