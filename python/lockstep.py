@@ -331,7 +331,14 @@ class _Arithmetic:
       starts.append(start)
       limits.append(limit)
     part = call("ls_slice", x, starts, limits, strides)
-    return part if len(kept) == len(x.shape) else call("ls_reshape", part, kept)
+    if len(kept) == len(x.shape):
+      return part
+    if kept.count(-1) < 2:  # A reshape finds one size.
+      return call("ls_reshape", part, kept)
+    for axis in reversed(range(len(keys))):
+      if not isinstance(keys[axis], slice):
+        part = call("ls_gather", part, 0, axis)
+    return part
 
 
 class Tensor(_Arithmetic, ctypes.Structure):

@@ -164,6 +164,20 @@ class Values(unittest.TestCase):
         with self.assertRaisesRegex(IndexError, "count from the start"):
           x[key]  # pylint: disable=pointless-statement
 
+  def test_a_part_has_as_many_unknown_sizes_as_the_tensor(self):
+    graph = ls.graph_create("graph")
+    with ls.scope("graph", graph):
+      y = ls.placeholder("f32", [-1, -1, 3, 5], "y")
+      self.assertEqual((y[:, 1:, 0].shape, y[..., 2, 4].shape),
+                       ((-1, -1, 5), (-1, -1)))
+      part = y[:, 1:, 0, 2]
+      total = ls.reduce_sum(ls.gradients(part, [y])[0], None)
+    session = ls.session_create(graph)
+    value = ls.array([[[[10 * i + j for j in range(5)] for i in range(3)]] * 3],
+                     "f32")
+    found = session.run((part, total), [{"tensor": y, "value": value}])
+    self.assertEqual([x.tolist() for x in found], [[[2, 2]], 2])
+
   def test_makers_do_not_hide_what_python_has(self):
     with ls.frame():
       x = ls.constant([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
