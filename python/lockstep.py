@@ -289,6 +289,12 @@ class _Arithmetic:
                       "ls.while_ or ls.select" % self) from error
     return bool(value)
 
+  def __float__(self):
+    return call("ls_tensor_item", self)
+
+  def __int__(self):
+    return int(_to_tensor(self).array())
+
   def __iter__(self):
     shape = self.shape
     if not shape or shape[0] < 0:
@@ -370,9 +376,6 @@ class Tensor(_Arithmetic, ctypes.Structure):
 
   def numpy(self):
     return self.array().numpy()
-
-  def __float__(self):
-    return call("ls_tensor_item", self)
 
   def __repr__(self):
     return "<Tensor %s %s>" % (self.name, _type_text(self.dtype, self.shape))
@@ -601,10 +604,16 @@ def _to_number(of, value):
 
 
 def _to_shape(value):
-  sizes = (value,) if isinstance(value, numbers.Integral) else value
   shape = _ctype(_declared.types["ls_shape"])()
-  shape.rank = -1 if sizes is None else len(sizes)
-  for i, size in enumerate(sizes or ()):
+  if value is None:
+    shape.rank = -1
+    return shape
+  sizes = (value,) if isinstance(value, numbers.Integral) else tuple(value)
+  shape.rank = len(sizes)
+  if len(sizes) > len(shape.dim):
+    raise ValueError("a shape has at most %d dimensions, not %d"
+                     % (len(shape.dim), len(sizes)))
+  for i, size in enumerate(sizes):
     shape.dim[i] = _to_number(_declared.types["int64_t"], size)
   return shape
 
@@ -1488,6 +1497,11 @@ def _fit(number, dtype):
   return int(number)
 
 
+def _is_bool(value):
+  """Returns true for a truth of Python or NumPy."""
+  return isinstance(value, bool) or str(getattr(value, "dtype", "")) == "bool"
+
+
 def _array_of_numbers(data, dtype):
   shape, flat = [], [data]
   while flat and isinstance(flat[0], (list, tuple)):
@@ -1496,8 +1510,9 @@ def _array_of_numbers(data, dtype):
       raise ValueError("rows of different lengths")
     flat = [number for item in flat for number in item]
   if dtype is None:
-    dtype = ("bool" if all(isinstance(x, bool) for x in flat) else "i64"
-             if all(isinstance(x, numbers.Integral) for x in flat) else "f64")
+    dtype = ("f64" if not flat else "bool" if all(map(_is_bool, flat)) else
+             "i64" if all(isinstance(x, numbers.Integral) for x in flat)
+             else "f64")
     if isinstance(data, (list, tuple)) and dtype == "f64":
       dtype = "f32"
   made = call("ls_array_create", dtype, shape)

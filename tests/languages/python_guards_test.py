@@ -179,6 +179,28 @@ class Arrays(unittest.TestCase):
       self.assertEqual(made.memory().shape, (2, 2))
       self.assertEqual(ls.array(3, dtype).tolist(), 3)
 
+  def test_lists_and_shapes_are_those_of_numpy(self):
+    for empty, shape in (([], (0,)), ([[], []], (2, 0))):
+      made = ls.array(empty)
+      self.assertEqual((made.dtype, made.shape), ("f32", shape))
+    with ls.frame():
+      x = ls.constant([[5, 2**62 + 1]])
+      self.assertEqual((int(x[0, 1]), float(x[0, 0])), (2**62 + 1, 5))
+      v = ls.variable(name="v", initial_array=2.5)
+      self.assertEqual((int(v), float(v)), (2, 2.5))
+      with self.assertRaisesRegex(TypeError, "no number"):
+        int(x)
+      with self.assertRaisesRegex(ValueError, "at most 8 dimensions, not 9"):
+        ls.fill("f32", [1] * 9, 1)
+      try:
+        import numpy
+      except ImportError:
+        self.skipTest("no NumPy")
+      self.assertEqual(ls.fill("f32", numpy.array([2, 3]), 1).shape, (2, 3))
+      self.assertEqual(ls.array([numpy.bool_(True), False]).dtype, "bool")
+      with self.assertRaisesRegex(ValueError, "at most 8 dimensions, not 9"):
+        ls.array(numpy.zeros((1,) * 9))
+
   def test_a_number_has_no_length(self):
     with self.assertRaises(TypeError):
       len(ls.array(3.0))
