@@ -24,6 +24,7 @@ recursion in a step ends the process.
 import atexit
 import builtins
 import collections
+import contextlib
 import ctypes
 import functools
 import gc
@@ -501,7 +502,9 @@ class Error(Exception):
     self.code, self.message = code, message
 
 
-_local = threading.local()  # `error`: an exception that a callback has raised.
+# Exceptions that callbacks have raised: thread, text, exception. Those on
+# threads that read ahead may be ones that nobody comes to see.
+_raised = collections.deque(maxlen=8)
 
 
 def _check(status):
@@ -511,12 +514,25 @@ def _check(status):
   code, message = lib.ls_status_code(status), lib.ls_status_message(status)
   error = Error(lib.ls_code_name(code).decode(), message.decode(errors="replace"))
   lib.ls_status_free(status)
-  cause, _local.error = getattr(_local, "error", None), None
-  if cause is not None and _text_of(cause)[1] not in error.message:
-    cause = None  # Of a failure that the library has passed over.
+  cause = _take_cause(error.message)
   if cause is not None and not isinstance(cause, Exception):
     raise cause  # Such as KeyboardInterrupt.
   raise error from cause
+
+
+def _take_cause(message):
+  """Returns the exception that a message is about, or None. Forgets it, and
+  those of this thread, whose failures the library has passed over."""
+  cause = None
+  for item in list(_raised):
+    thread, text, error = item
+    if text in message:
+      cause = error
+    elif thread != threading.get_ident():
+      continue
+    with contextlib.suppress(ValueError):  # Another thread was faster.
+      _raised.remove(item)
+  return cause
 
 
 def _text_of(error):
@@ -537,8 +553,8 @@ def _status_of(error):
   """Makes the status that a callback returns for an exception."""
   file, line = __file__, 0
   try:
-    _local.error = error
     code, text = _text_of(error)
+    _raised.append((threading.get_ident(), text, error))
     for at, line in traceback.walk_tb(error.__traceback__):
       file = at.f_code.co_filename
   except BaseException:  # pylint: disable=broad-except
@@ -856,9 +872,9 @@ def _move(address, value):
 
 
 def _write_nest(address, value):
-  result = Nest(value)
-  _move(address, result.c)
-  result.c = _CNest()  # The library's now.
+  """Writes a nest, which becomes the library's. Its arrays are copies: a
+  generator may fill the same memory again while the library reads ahead."""
+  _move(address, _to_nest(value, is_copied=True))
 
 
 _states = {}  # What functions of generators have opened, by address.
@@ -1262,8 +1278,8 @@ def _tuple_type(name, fields):
   return collections.namedtuple(name, fields, rename=True)
 
 
-def _to_nest(value):
-  """Returns an ls_nest, which the caller owns."""
+def _to_nest(value, is_copied=False):
+  """Returns an ls_nest, which the caller owns; `is_copied`: without views."""
   if isinstance(value, Nest):
     _entrust(value)
     return lib.ls_nest_retain(value.c)
@@ -1289,26 +1305,28 @@ def _to_nest(value):
   if isinstance(value, dict):
     keys = [str(key).encode() for key in value]
     return lib.ls_nest_dict(b"", (ctypes.c_char_p * len(keys))(*keys),
-                            _to_items(value.values()), len(keys))
+                            _to_items(value.values(), is_copied), len(keys))
   if isinstance(value, tuple) and hasattr(value, "_fields"):
     names = [name.encode() for name in value._fields]
     return lib.ls_nest_named_tuple(
         type(value).__name__.encode(), (ctypes.c_char_p * len(names))(*names),
-        _to_items(value), len(names))
+        _to_items(value, is_copied), len(names))
   if isinstance(value, (list, tuple)):
     kind = "LIST" if isinstance(value, list) else "TUPLE"
-    return lib.ls_nest_sequence(_KINDS.index(kind), _to_items(value),
-                                len(value))
+    return lib.ls_nest_sequence(_KINDS.index(kind),
+                                _to_items(value, is_copied), len(value))
+  if is_copied and not isinstance(value, Array):
+    value = memoryview(value).toreadonly()
   made = array(value)  # Held by a name: a temporary is freed before the call.
   return lib.ls_nest_array(lib.ls_array_retain(made.address))
 
 
-def _to_items(values):
+def _to_items(values, is_copied):
   # All are converted before any is given away.
   items = (_CNest * len(values))()
   try:
     for i, value in enumerate(values):
-      items[i] = _to_nest(value)
+      items[i] = _to_nest(value, is_copied)
   except BaseException:
     for item in items:
       lib.ls_nest_release(item)

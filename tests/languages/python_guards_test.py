@@ -440,6 +440,33 @@ class Callbacks(unittest.TestCase):
     gc.collect()
     self.assertEqual(ls._states, {})
 
+  def test_a_generator_may_fill_its_memory_again(self):
+    def fill(epoch):
+      memory = array.array("f", [0, 0])
+      for i in range(6):
+        memory[0] = memory[1] = i + epoch
+        yield memory
+
+    data = ls.dataset_from_generator(element=ls.nest_spec("f32", (2,)),
+                                     open=fill, next=next)
+    self.assertEqual(read(data.batch(size=2)),
+                     [[[i, i], [i + 1, i + 1]] for i in (0, 2, 4)])
+
+  def test_an_exception_on_a_thread_that_reads_ahead_is_the_cause(self):
+    error = ValueError("mine")
+
+    def fail(epoch):
+      yield ls.array(epoch)
+      raise error
+
+    data = ls.dataset_from_generator(element=ls.nest_spec("i64", ()),
+                                     open=fail, next=next)
+    for _ in range(10):
+      with self.assertRaisesRegex(ls.Error, "ValueError: mine") as caught:
+        read(data.prefetch(4))
+      self.assertIs(caught.exception.__cause__, error)
+    self.assertEqual([item for item in ls._raised if item[2] is error], [])
+
 
 if __name__ == "__main__":
   unittest.main(verbosity=1)
