@@ -198,7 +198,7 @@ if(LS_TESTS AND TARGET lockstep_cli)
     target_compile_definitions(cli_library_${name} PRIVATE ${variant})
     target_link_libraries(cli_library_${name} PRIVATE ls_flags lockstep)
   endforeach()
-  foreach(name convolves estimators functions greedy language pixels)
+  foreach(name convolves estimators functions greedy language optimizers pixels)
     add_library(cli_library_${name} MODULE
       "${PROJECT_SOURCE_DIR}/tests/cli/libraries/${name}.c")
     set_target_properties(cli_library_${name} PROPERTIES

@@ -50,6 +50,7 @@
 #include "lockstep/object.h"
 #include "lockstep/onnx.h"
 #include "lockstep/optimizer_state.h"
+#include "lockstep/optimizer_table.h"
 #include "lockstep/record.h"
 #include "lockstep/regroup.h"
 #include "lockstep/rendezvous.h"

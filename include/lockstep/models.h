@@ -146,12 +146,14 @@ typedef struct ls_model_library {
   const char *path;  // As passed to ls_model_library_open; lent.
   void *handle;      // The loaded library's, by dlopen.
   const ls_model_type *const *types;  // Models, whose fields are checked.
-  size_t count;  // Number of models; 0: it exports estimators only.
+  size_t count;     // Number of models; 0: it exports other rows only.
+  char sha256[65];  // Hash of the file, in hexadecimal.
 } ls_model_library;
 
 // Loads a shared library, as `lockstep train --model ./mine.so` does; its
 // estimators are found by ls_model_library_estimators
-// (lockstep/estimator_table.h). Its code runs: load no file that you would not
+// (lockstep/estimator_table.h), its optimizers by ls_model_library_optimizers
+// (lockstep/optimizer_table.h). Its code runs: load no file that you would not
 // run.
 //   LS_NOT_FOUND         there is no such file.
 //   LS_INVALID_ARGUMENT  it is no shared library, exports no table, or one of

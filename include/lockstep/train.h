@@ -91,7 +91,10 @@ typedef struct ls_train_config {
   const char *data;       // Name or origin of the data. Default "".
   const char *precision;  // Default "f32".
   const char *math;       // "fast", "direct" or "bf16". Default "fast".
-  const char *optimizer;  // Kind of optimizer. Default "": the model's own.
+  // Kind of optimizer, or the path and name of one of a shared library. Default
+  // "": the model's own.
+  const char *optimizer;
+  const char *optimizer_sha256;  // Hash of that library. Default "": none.
   const char *schedule;   // Schedule of the learning rate. Default "constant".
   int64_t replicas, threads, batch_size, epochs, steps, seed, warmup;
   int64_t accumulate;  // Batches per step of the optimizer.

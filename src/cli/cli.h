@@ -349,6 +349,23 @@ bool cli_is_model_file(const char *text);
 // Returns false if there is none, which is reported.
 bool cli_run_model(const char *command, const char *run_folder,
                    const char *kept, const char *named, const char **out_model);
+// Refuses to load the model or the optimizer, `flag`, of a run, which is in the
+// library `kept`, as code that the user has not named.
+bool cli_refuse_library(const char *command, const char *flag,
+                        const char *run_folder, const char *kept);
+
+// Finds an optimizer of a shared library, "./mine.so" or "./mine.so:NAME", of
+// which a program has one. Reports a problem and returns false.
+bool cli_find_optimizer(const char *command, const char *text);
+// Returns the rule that was found; NULL: none.
+const ls_optimizer_rule *cli_optimizer_rule(void);
+// Returns the hash of its library, if it has the name in a configuration's
+// text; NULL: it has another.
+const char *cli_optimizer_sha256(const char *text);
+// Sets its name and hash in a configuration whose optimizer is of a library; in
+// others no hash.
+void cli_note_optimizer(ls_train_config *config);
+
 // Quotes a text as one word for a shell; it may be in `buffer`.
 const char *cli_quote(const char *text, char *buffer, size_t size);
 // Returns true for the folder of a model's run.

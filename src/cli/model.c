@@ -10,6 +10,7 @@
 
 #include "cli/estimator.h"
 #include "cli/ranks.h"
+#include "lockstep/optimizer_table.h"
 
 // A type made of a file, which lives as long as the program: models and
 // estimators refer to it.
@@ -187,35 +188,53 @@ const char *cli_full_model(const char *text, char *buffer, size_t size) {
 }
 
 // ---- Finding ---------------------------------------------------------------
-// The tables of a library; rows of both kinds begin with a name.
+// The tables of a library that are searched: of models and estimators, or of
+// optimizers.
 typedef struct library {
-  ls_model_library models;
+  const char *noun;
+  ls_model_library file;
+  size_t num_models, num_estimators, num_optimizers;
   const ls_estimator_type *const *estimators;
-  size_t num_estimators;
+  const ls_optimizer_rule *const *optimizers;
 } library;
 
 static size_t count_rows(const library *from) {
-  return from->models.count + from->num_estimators;
+  return from->num_models + from->num_estimators + from->num_optimizers;
 }
 
-// Returns row number `at` of both tables.
+// Returns row number `at` of all tables.
 static cli_found library_row(const library *from, size_t at) {
-  const size_t models = from->models.count;
-  return at < models ? (cli_found){.model = from->models.types[at]}
-                     : (cli_found){.estimator = from->estimators[at - models]};
+  const size_t estimator = at - from->num_models;
+  cli_found found = {0};
+  memcpy(found.sha256, from->file.sha256, sizeof(found.sha256));
+  if (at < from->num_models)
+    found.model = from->file.types[at];
+  else if (estimator < from->num_estimators)
+    found.estimator = from->estimators[estimator];
+  else
+    found.optimizer = from->optimizers[estimator - from->num_estimators];
+  return found;
 }
 
 static const char *found_name(const cli_found *found) {
-  return found->model != NULL ? found->model->name : found->estimator->name;
+  return found->model != NULL       ? found->model->name
+         : found->estimator != NULL ? found->estimator->name
+                                    : found->optimizer->name;
 }
 
-static ls_status library_open(const char *path, library *out) {
-  LS_RETURN_IF_ERROR(ls_model_library_open(path, &out->models));
-  return ls_model_library_estimators(&out->models, &out->estimators,
+static ls_status library_open(const char *path, bool of_optimizers,
+                              library *out) {
+  *out = (library){.noun = of_optimizers ? "optimizer" : "model"};
+  LS_RETURN_IF_ERROR(ls_model_library_open(path, &out->file));
+  if (of_optimizers)
+    return ls_model_library_optimizers(&out->file, &out->optimizers,
+                                       &out->num_optimizers);
+  out->num_models = out->file.count;
+  return ls_model_library_estimators(&out->file, &out->estimators,
                                      &out->num_estimators);
 }
 
-// Finds a row by name; "" finds the only row of both tables.
+// Finds a row by name; "" finds the only row of all tables.
 static bool library_find(const library *from, const char *name,
                          cli_found *out) {
   for (size_t i = 0; i < count_rows(from); ++i) {
@@ -237,26 +256,76 @@ static void say_what_there_is(const char *command, const char *path,
     snprintf(all + at, sizeof(all) - at, "%s%s", at > 0 ? ", " : "",
              found_name(&row));
   }
-  if (name[0] == '\0')
-    cli_refuse(command, "'%s' has %zu models; name one, as in '%s:NAME': %s",
-               path, count_rows(from), path, all);
+  if (count_rows(from) == 0)
+    cli_refuse(command, "'%s' exports no %ss", path, from->noun);
+  else if (name[0] == '\0')
+    cli_refuse(command, "'%s' has %zu %ss; name one, as in '%s:NAME': %s", path,
+               count_rows(from), from->noun, path, all);
   else
-    cli_refuse(command, "'%s' has no model '%s'; it has: %s", path, name, all);
+    cli_refuse(command, "'%s' has no %s '%s'; it has: %s", path, from->noun,
+               name, all);
 }
 
-bool cli_find_in_library(const char *command, const char *text,
-                         cli_found *out) {
+static bool find_row(const char *command, const char *text, bool of_optimizers,
+                     cli_found *out) {
   char path[PATH_MAX];
-  library loaded = {0};  // Stays loaded for the rest of the program.
+  library loaded;  // Stays loaded for the rest of the program.
   const size_t size = file_size(text);
   snprintf(path, sizeof(path), "%.*s", (int)size, text);
   const char *name = text[size] == ':' ? text + size + 1 : "";
   *out = (cli_found){0};
-  if (refuse_run(command, path)) return false;
-  CLI_OWN(ls_status, status) = library_open(path, &loaded);
+  if (!of_optimizers && refuse_run(command, path)) return false;
+  CLI_OWN(ls_status, status) = library_open(path, of_optimizers, &loaded);
   if (!ls_status_is_ok(status))
     return cli_refuse(command, "%s", ls_status_message(status));
   if (library_find(&loaded, name, out)) return true;
   say_what_there_is(command, path, name, &loaded);
   return false;
+}
+
+bool cli_find_in_library(const char *command, const char *text,
+                         cli_found *out) {
+  return find_row(command, text, false, out);
+}
+
+// ---- Optimizers ------------------------------------------------------------
+// The optimizer that was found, and its name in configurations:
+// "/dir/mine.so:NAME". There is one in a program; simulated ranks, of which one
+// runs at a time, find it again.
+static cli_found optimizer;
+static char optimizer_name[PATH_MAX + 256];
+
+bool cli_find_optimizer(const char *command, const char *text) {
+  char full[PATH_MAX + 256], file[PATH_MAX];
+  cli_found found;
+  if (!find_row(command, text, true, &found)) return false;
+  snprintf(file, sizeof(file), "%.*s", (int)file_size(text), text);
+  snprintf(optimizer_name, sizeof(optimizer_name), "%s:%s",
+           cli_full_model(file, full, sizeof(full)), found.optimizer->name);
+  optimizer = found;
+  return true;
+}
+
+const ls_optimizer_rule *cli_optimizer_rule(void) {
+  return optimizer.optimizer;
+}
+
+// Returns the name in a configuration's text.
+static const char *name_in(const char *text) {
+  const char *at = text + file_size(text);
+  return *at == ':' ? at + 1 : at;
+}
+
+const char *cli_optimizer_sha256(const char *text) {
+  return optimizer.optimizer != NULL &&
+                 strcmp(name_in(text), optimizer.optimizer->name) == 0
+             ? optimizer.sha256
+             : NULL;
+}
+
+void cli_note_optimizer(ls_train_config *config) {
+  config->optimizer_sha256 = "";
+  if (optimizer.optimizer == NULL || !cli_is_library(config->optimizer)) return;
+  config->optimizer = optimizer_name;
+  config->optimizer_sha256 = optimizer.sha256;
 }

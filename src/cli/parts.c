@@ -88,15 +88,20 @@ static ls_status create_optimizer(const ls_train_config *config,
                                   const ls_schedule *schedule,
                                   ls_optimizer **out_optimizer) {
   *out_optimizer = NULL;
+  const ls_optimizer_options options = {
+      .learning_rate = config->learning_rate,
+      .schedule = *schedule,
+      .clip = {.global_norm = config->clip_norm},
+      .weight_decay = config->weight_decay,
+      .accumulate = config->accumulate};
   if (config->optimizer[0] == '\0') return ls_ok();
-  return ls_optimizer_create(
-      config->optimizer,
-      &(ls_optimizer_options){.learning_rate = config->learning_rate,
-                              .schedule = *schedule,
-                              .clip = {.global_norm = config->clip_norm},
-                              .weight_decay = config->weight_decay,
-                              .accumulate = config->accumulate},
-      out_optimizer);
+  if (!cli_is_library(config->optimizer))
+    return ls_optimizer_create(config->optimizer, &options, out_optimizer);
+  // A command that makes no steps does not need it, and has not loaded it.
+  const ls_optimizer_rule *rule = cli_optimizer_rule();
+  return rule != NULL
+             ? ls_optimizer_create_own(rule, NULL, &options, out_optimizer)
+             : ls_ok();
 }
 
 // Refuses a user's model that has ignored options.

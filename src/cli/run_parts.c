@@ -122,15 +122,16 @@ const char *cli_quote(const char *text, char *buffer, size_t size) {
   return buffer;
 }
 
-static void refuse_library(const char *command, const char *run_folder,
-                           const char *kept) {
+bool cli_refuse_library(const char *command, const char *flag,
+                        const char *run_folder, const char *kept) {
   char run[PATH_MAX], library[PATH_MAX];
-  cli_refuse(
+  return cli_refuse(
       command,
-      "the model of the run in '%s' is in a shared library, which is code "
-      "and is loaded only if you name it: lockstep %s%s %s --model %s",
-      run_folder, command, strcmp(command, "train") == 0 ? " --resume" : "",
-      cli_quote(run_folder, run, sizeof(run)),
+      "the %s of the run in '%s' is in a shared library, which is code "
+      "and is loaded only if you name it: lockstep %s%s %s --%s %s",
+      flag, run_folder, command,
+      strcmp(command, "train") == 0 ? " --resume" : "",
+      cli_quote(run_folder, run, sizeof(run)), flag,
       cli_quote(kept, library, sizeof(library)));
 }
 
@@ -140,8 +141,7 @@ bool cli_run_model(const char *command, const char *run_folder,
   const bool library = cli_is_library(kept), onnx = cli_is_model_file(kept);
   *out_model = named != NULL ? named : kept;
   if (named == NULL) {
-    if (library) refuse_library(command, run_folder, kept);
-    return !library;
+    return !library || cli_refuse_library(command, "model", run_folder, kept);
   }
   if (library ? cli_is_library(named)
       : onnx  ? cli_is_model_file(named)

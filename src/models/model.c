@@ -9,8 +9,10 @@
 #include <sys/stat.h>
 
 #include "base/require.h"
+#include "io/sha256.h"
 #include "lockstep/data.h"
 #include "lockstep/iterator.h"
+#include "lockstep/optimizer_table.h"
 #include "models/classifier.h"
 #include "models/library.h"
 
@@ -24,6 +26,8 @@ typedef struct table {
   const void *const *types;
 } table;
 _Static_assert(sizeof(table) == sizeof(ls_model_table), "they begin alike");
+_Static_assert(sizeof(((ls_model_library *)NULL)->sha256) == LS_SHA256_TEXT,
+               "it holds a hash");
 
 static ls_status check_row(const char *path, const ls_table_kind *kind,
                            uint32_t number, const void *type) {
@@ -47,10 +51,12 @@ static ls_status check_row(const char *path, const ls_table_kind *kind,
 ls_status ls_library_table(const ls_model_library *library,
                            const ls_table_kind *kind,
                            const void *const **out_types, size_t *out_count) {
-  const void *from = dlsym(library->handle, kind->symbol);
-  table head = {0};
   *out_types = NULL;
   *out_count = 0;
+  if (library->handle == NULL)
+    return ls_invalid_argument("the library of models is not open");
+  const void *from = dlsym(library->handle, kind->symbol);
+  table head = {0};
   if (from == NULL) return ls_ok();
   memcpy(&head, from, 2 * sizeof(uint32_t));
   if (head.version != kind->version)
@@ -96,19 +102,64 @@ static const ls_table_kind models = {
     .lacks = model_lacks,
 };
 
+// ---- Optimizers ------------------------------------------------------------
+static const char *optimizer_lacks(const void *row) {
+  const ls_optimizer_rule *rule = row;
+  if (!(rule->learning_rate > 0)) return "learning_rate";
+  return rule->update == NULL ? "update" : NULL;
+}
+
+static const ls_table_kind optimizers = {
+    .noun = "optimizer",
+    .symbol = "ls_exported_optimizers",
+    .version = LS_OPTIMIZER_TABLE_VERSION,
+    .type_size = sizeof(ls_optimizer_rule),
+    .lacks = optimizer_lacks,
+};
+
+ls_status
+ls_model_library_optimizers(const ls_model_library *library,
+                            const ls_optimizer_rule *const **out_rules,
+                            size_t *out_count) {
+  const void *const *rules = NULL;
+  LS_REQUIRE_OUT(out_rules);
+  LS_REQUIRE_OUT(out_count, library);
+  LS_RETURN_IF_ERROR(ls_library_table(library, &optimizers, &rules, out_count));
+  *out_rules = (const ls_optimizer_rule *const *)rules;
+  return ls_ok();
+}
+
+// ---- Files -----------------------------------------------------------------
 static ls_status find_models(ls_model_library *library) {
   const void *const *types = NULL;
   LS_RETURN_IF_ERROR(
       ls_library_table(library, &models, &types, &library->count));
   library->types = (const ls_model_type *const *)types;
   if (dlsym(library->handle, models.symbol) != NULL ||
-      dlsym(library->handle, "ls_exported_estimators") != NULL)
+      dlsym(library->handle, "ls_exported_estimators") != NULL ||
+      dlsym(library->handle, optimizers.symbol) != NULL)
     return ls_ok();
   return ls_invalid_argument(
       "'%s' has no models: it does not export '%s'; see LS_EXPORT_MODELS in "
-      "lockstep/models.h, or LS_EXPORT_ESTIMATORS in "
-      "lockstep/estimator_table.h",
+      "lockstep/models.h, LS_EXPORT_ESTIMATORS in lockstep/estimator_table.h, "
+      "or LS_EXPORT_OPTIMIZERS in lockstep/optimizer_table.h",
       library->path, models.symbol);
+}
+
+static ls_status hash_file(const char *path, char text[LS_SHA256_TEXT]) {
+  char bytes[1 << 14];
+  ls_sha256 sha;
+  FILE *file = fopen(path, "rb");
+  if (file == NULL)
+    return LS_STATUS(LS_NOT_FOUND, "cannot load '%s': %s", path,
+                     strerror(errno));
+  ls_sha256_init(&sha);
+  for (size_t n; (n = fread(bytes, 1, sizeof(bytes), file)) > 0;)
+    ls_sha256_add(&sha, bytes, n);
+  ls_sha256_print(&sha, text);
+  const bool failed = ferror(file) != 0;
+  (void)fclose(file);
+  return failed ? LS_STATUS(LS_DATA_LOSS, "cannot read '%s'", path) : ls_ok();
 }
 
 ls_status ls_model_library_open(const char *path,
@@ -116,11 +167,10 @@ ls_status ls_model_library_open(const char *path,
   LS_REQUIRE_OUT(out_library, path);
   struct stat info;
   if (stat(path, &info) != 0)
-    return LS_STATUS(LS_NOT_FOUND, "cannot load models from '%s': %s", path,
+    return LS_STATUS(LS_NOT_FOUND, "cannot load '%s': %s", path,
                      strerror(errno));
   if (!S_ISREG(info.st_mode))  // A load would wait for a fifo's writer.
-    return ls_invalid_argument(
-        "cannot load models from '%s': it is no regular file", path);
+    return ls_invalid_argument("cannot load '%s': it is no regular file", path);
   // Adds a slash: dlopen searches other folders for a name without one.
   char full[PATH_MAX];
   const char *resolved = realpath(path, full);
@@ -129,10 +179,10 @@ ls_status ls_model_library_open(const char *path,
       .handle =
           dlopen(resolved != NULL ? resolved : path, RTLD_NOW | RTLD_LOCAL)};
   if (library.handle == NULL)
-    return ls_invalid_argument(
-        "cannot load models from '%s' as a shared library: %s", path,
-        dlerror());
-  const ls_status status = find_models(&library);
+    return ls_invalid_argument("cannot load '%s' as a shared library: %s", path,
+                               dlerror());
+  ls_status status = hash_file(path, library.sha256);
+  if (ls_status_is_ok(status)) status = find_models(&library);
   if (ls_status_is_ok(status))
     *out_library = library;
   else

@@ -44,6 +44,7 @@ static const struct {
     ENTRY_NUMBER(WHOLE, epochs, 0, INFINITY),
     ENTRY_NUMBER(WHOLE, steps, 0, INFINITY),
     ENTRY_TEXT(optimizer, ""),
+    ENTRY_TEXT(optimizer_sha256, ""),
     ENTRY_NUMBER(REAL, learning_rate, -DBL_MAX, DBL_MAX),
     ENTRY_TEXT(schedule, "constant"),
     ENTRY_COUNT(warmup),

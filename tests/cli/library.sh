@@ -47,10 +47,10 @@ works "softmax_cross_entropy" graph mine.so
 works "^test accuracy" train --model "$libraries/another.so:curve" --quiet \
   --data synthetic --steps 5 --run-dir run --overwrite
 
-refuses "cannot load models from './none.so': No such file" ./none.so
-refuses "cannot load models from 'out.so' as a shared library" out.so
+refuses "cannot load './none.so': No such file" ./none.so
+refuses "cannot load 'out.so' as a shared library" out.so
 mkfifo pipe.so
-refuses "cannot load models from './pipe.so': it is no regular file" ./pipe.so
+refuses "cannot load './pipe.so': it is no regular file" ./pipe.so
 rm pipe.so
 refuses "has 2 models; name one" "$libraries/another.so"
 refuses "has no model 'circle'; it has: line, curve" \

@@ -67,7 +67,7 @@ untouched
 
 # Moved: the library and the data are where the user says.
 mv mine.so elsewhere/yours.so
-ends 1 "cannot load models from '$here/mine.so'" eval run --model "$here/mine.so"
+ends 1 "cannot load '$here/mine.so'" eval run --model "$here/mine.so"
 works eval run --model elsewhere/yours.so --json
 grep -qF '"model":"elsewhere/yours.so"' out.txt || fail "another model is named"
 works train --resume run --model elsewhere/yours.so --steps 9 --quiet

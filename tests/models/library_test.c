@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "lockstep/estimator_table.h"
+#include "lockstep/optimizer_table.h"
 #include "support/expect.h"
 
 // Writes the path of one of the libraries in tests/cli/libraries, which are
@@ -52,6 +53,32 @@ TEST(a_library_of_estimators_has_no_models) {
   ls_model_library_close(&library);
 }
 
+TEST(a_library_of_optimizers_lists_its_rules_and_has_the_hash_of_its_file) {
+  char path[4096], command[5000], hash[65] = "";
+  ls_model_library library;
+  expect_ok(ls_model_library_open(
+      library_path("optimizers", path, sizeof(path)), &library));
+  assert_int_equal(library.count, 0);
+  const ls_optimizer_rule *const *rules = NULL;
+  size_t count = 0;
+  expect_ok(ls_model_library_optimizers(&library, &rules, &count));
+  assert_int_equal(count, 2);
+  assert_string_equal(rules[0]->name, "heavy");
+  assert_string_equal(rules[1]->name, "steady");
+  snprintf(command, sizeof(command), "sha256sum '%s'", path);
+  FILE *file = popen(command, "r");
+  assert_non_null(file);
+  assert_non_null(fgets(hash, sizeof(hash), file));
+  pclose(file);
+  assert_string_equal(library.sha256, hash);
+  ls_model_library_close(&library);
+  expect_ok(ls_model_library_open(library_path("mine", path, sizeof(path)),
+                                  &library));
+  expect_ok(ls_model_library_optimizers(&library, &rules, &count));
+  assert_int_equal(count, 0);
+  ls_model_library_close(&library);
+}
+
 TEST(files_that_are_no_libraries_of_models_are_refused) {
   static const struct {
     const char *name, *says;
@@ -72,12 +99,12 @@ TEST(files_that_are_no_libraries_of_models_are_refused) {
     assert_null(library.handle);
   }
   expect_status(ls_model_library_open("./none.so", &library), LS_NOT_FOUND,
-                "cannot load models from './none.so': No such file");
+                "cannot load './none.so': No such file");
   FILE *file = fopen("out.so", "w");
   assert_non_null(file);
   assert_int_equal(fclose(file), 0);
   expect_status(ls_model_library_open("out.so", &library), LS_INVALID_ARGUMENT,
-                "cannot load models from 'out.so' as a shared library");
+                "cannot load 'out.so' as a shared library");
   unlink("out.so");
 }
 
@@ -96,4 +123,13 @@ TEST(calls_of_libraries_refuse_null) {
   expect_status(ls_model_library_estimators(&library, &types, &count),
                 LS_INVALID_ARGUMENT, "the library of models is not open");
   assert_int_equal(count, 0);
+  const ls_optimizer_rule *const *rules = NULL;
+  expect_null_argument(library, ls_model_library_optimizers, NULL, &rules,
+                       &count);
+  expect_null_argument(out_rules, ls_model_library_optimizers, &library, NULL,
+                       &count);
+  expect_null_argument(out_count, ls_model_library_optimizers, &library, &rules,
+                       NULL);
+  expect_status(ls_model_library_optimizers(&library, &rules, &count),
+                LS_INVALID_ARGUMENT, "the library of models is not open");
 }

@@ -6,6 +6,7 @@
 #include "lockstep/hook.h"
 #include "lockstep/models.h"
 #include "lockstep/monitored_session.h"
+#include "lockstep/optimizer_table.h"
 #include "lockstep/strategy_step.h"
 #include "lockstep/summary_ops.h"
 #include "lockstep/tasks.h"
@@ -53,6 +54,11 @@ TEST(refused_calls_of_models_leave_nothing) {
   REFUSED(ls_model_library, ls_model_library_open(NULL, &out));
   REFUSED(ls_nest, ls_model_synthetic_batch(NULL, -1, &out));
   REFUSED(ls_model_type, ls_model_type_adapt(NULL, NULL, 0, 0, &out));
+}
+
+TEST(refused_calls_of_optimizer_table_leave_nothing) {
+  REFUSED_TWO(const ls_optimizer_rule *const *, size_t,
+              ls_model_library_optimizers(NULL, &out, &second));
 }
 
 TEST(refused_calls_of_monitored_session_leave_nothing) {

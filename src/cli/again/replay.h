@@ -55,6 +55,8 @@ typedef struct cli_replaying {
   CLI_ROW("model", CLI_TEXT, &(flags)->asked.model, "PATH",                    \
           "the run's shared library of models or estimators, which is loaded " \
           "only if it is named here"),                                         \
+      CLI_ROW("optimizer", CLI_TEXT, &(flags)->asked.optimizer, "PATH",        \
+              "the shared library of its --optimizer, likewise"),              \
       CLI_ROW("data", CLI_TEXT, &(flags)->asked.data, "PATH",                  \
               "the new place of the run's data"),                              \
       CLI_ROW("test", CLI_TEXT, &(flags)->asked.test, "PATH",                  \

@@ -92,7 +92,7 @@ typedef struct cli_op_diff {
   const char *folders[2];
   int64_t from, to;
   int64_t saved[2];   // Steps of their first checkpoints after `from`; 0: none.
-  const char *model;  // The user's shared library; NULL: none.
+  const char *model, *optimizer;  // The user's shared libraries; NULL: none.
   const cli_syntax *syntax;
 } cli_op_diff;
 // Makes both again and prints the first step, op and element that differ.

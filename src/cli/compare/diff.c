@@ -256,7 +256,7 @@ static ls_status compare_runs(void *user) {
 // Makes the steps between the last equal checkpoint and the first difference
 // again. Returns an exit code.
 static int compare_ops(const comparing *c, const char *model,
-                       const cli_syntax *syntax) {
+                       const char *optimizer, const cli_syntax *syntax) {
   if (!c->different) return CLI_OK;
   if (c->first <= 0) {
     printf(c->first == 0
@@ -277,6 +277,7 @@ static int compare_ops(const comparing *c, const char *model,
                                      .from = c->equal,
                                      .to = c->first,
                                      .model = model,
+                                     .optimizer = optimizer,
                                      .syntax = syntax});
 }
 
@@ -284,13 +285,15 @@ int cli_diff(int argc, char **argv) {
   const char **folders = (const char **)argv;
   size_t count = 0;
   bool json = false, by_op = false;
-  const char *model = NULL;
+  const char *model = NULL, *optimizer = NULL;
   const cli_option options[] = {
       {"op", CLI_FLAG, &by_op, NULL,
        "make both runs again, from the last checkpoint at which they are "
        "equal, and print the first step, op, element and example that differ"},
       {"model", CLI_TEXT, &model, "PATH",
        "the runs' shared library of models, for --op"},
+      {"optimizer", CLI_TEXT, &optimizer, "PATH",
+       "the shared library of the runs' --optimizer, for --op"},
       {"json", CLI_FLAG, &json, NULL,
        "print lines of JSON: per member that differs in, step, member, values "
        "or only_in, or the number of damaged lines; the name of the first "
@@ -323,6 +326,7 @@ int cli_diff(int argc, char **argv) {
                  .by_op = by_op,
                  .first = -1};
   int code = cli_with_runtime(command, compare_runs, &c);
-  if (code == CLI_OK && by_op) code = compare_ops(&c, model, &syntax);
+  if (code == CLI_OK && by_op)
+    code = compare_ops(&c, model, optimizer, &syntax);
   return code == CLI_OK && c.different ? CLI_FAILED : code;
 }

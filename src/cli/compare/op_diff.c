@@ -188,6 +188,7 @@ static int make_run(op_search *s, op_pass pass, int run) {
       .again = &s->again,
       .resume = of->folders[run]};
   flags.asked.model = of->model;
+  flags.asked.optimizer = of->optimizer;
   if (of->from > 0) flags.resume_step = LS_SOME(of->from);
   if (of->saved[run] > 0)
     cli_train_as_saved(&flags, of->folders[run], of->saved[run]);

@@ -119,8 +119,12 @@ static bool is_replaced(const config_file *file, const char *name) {
       line->epochs != 0 || line->steps != 0 || file->line->steps > 0;
   if (strcmp(name, "model") == 0) return file->syntax->operand_form != NULL;
   if (strcmp(name, "epochs") == 0 || strcmp(name, "steps") == 0) return ends;
-  // The file's rate is that of its own optimizer.
-  return strcmp(name, "learning-rate") == 0 && line->optimizer != NULL;
+  // The file's rate is that of its own optimizer, unless that is a library's,
+  // which the line has to name.
+  return strcmp(name, "learning-rate") == 0 && line->optimizer != NULL &&
+         !(cli_is_library(line->optimizer) &&
+           file->flags->asked.optimizer != NULL &&
+           cli_is_library(file->flags->asked.optimizer));
 }
 
 // Returns true for members of a warm start that begin a run which is resumed.
@@ -135,7 +139,7 @@ static bool has_begun(const config_file *file, const cli_member *member) {
 static bool is_found(const char *name) {
   return strcmp(name, "crc32c") == 0 || strcmp(name, "classes") == 0 ||
          strcmp(name, "categories") == 0 || strcmp(name, "columns") == 0 ||
-         strcmp(name, "inputs") == 0;
+         strcmp(name, "inputs") == 0 || strcmp(name, "optimizer-sha256") == 0;
 }
 
 // Takes that a run's data are scaled as bytes, unless others are given.
@@ -213,17 +217,15 @@ static bool take_members(config_file *file, const char *text) {
                     file->path, number, (long long)(at - line) + 1);
 }
 
-// A library of models is code: only one that the command line names is loaded.
-static bool check_model(const config_file *file) {
-  const char *model = file->flags->asked.model;
-  if (file->line->asked.model != NULL || model == NULL ||
-      !cli_is_library(model))
-    return true;
+// A library is code: only one that the command line names is loaded.
+static bool check_library(const config_file *file, const char *flag,
+                          const char *named, const char *kept) {
+  if (named != NULL || kept == NULL || !cli_is_library(kept)) return true;
   return cli_refuse(
       file->syntax->command,
-      "the model of '%s' is in a shared library, which is code and is "
-      "loaded only if you name it: add --model %s",
-      file->path, model);
+      "the %s of '%s' is in a shared library, which is code and is "
+      "loaded only if you name it: add --%s %s",
+      flag, file->path, flag, kept);
 }
 
 int cli_train_read_config(const cli_syntax *syntax, int argc, char **argv,
@@ -241,7 +243,11 @@ int cli_train_read_config(const cli_syntax *syntax, int argc, char **argv,
   if (!ls_status_is_ok(status)) return cli_report(syntax->command, status);
   file.texts = *out_text + CLI_MOST_FLAGS;
   *flags = *defaults;
-  if (!take_members(&file, *out_text) || !check_model(&file)) return CLI_USAGE;
+  if (!take_members(&file, *out_text) ||
+      !check_library(&file, "model", line.asked.model, flags->asked.model) ||
+      !check_library(&file, "optimizer", line.asked.optimizer,
+                     flags->asked.optimizer))
+    return CLI_USAGE;
   (void)cli_parse(syntax, argc, argv, &code);
   return code;
 }

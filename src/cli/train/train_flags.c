@@ -68,6 +68,29 @@ bool cli_train_is_setting(const char *name) {
   return false;
 }
 
+bool cli_train_optimizer_agrees(const train_flags *flags, const char *has,
+                                const char *has_sha256) {
+  const char *asked = flags->asked.optimizer;
+  if (!cli_is_library(has)) return true;
+  if (asked == NULL)
+    return cli_refuse_library(cli_train_command(flags), "optimizer",
+                              flags->resume, has);
+  if (cli_is_library(asked) &&
+      !cli_find_optimizer(cli_train_command(flags), asked))
+    return false;
+  const char *sha256 = cli_optimizer_sha256(has);
+  if (sha256 == NULL) return cli_train_differs(flags, "optimizer", asked, has);
+  if (strcmp(sha256, has_sha256) == 0) return true;
+  cli_say(cli_train_command(flags),
+          "'%s' is not the file with which the run in '%s' was trained, its "
+          "SHA-256 is %.16s..., not %.16s...: %s",
+          asked, flags->resume, sha256, has_sha256,
+          flags->inexact ? "results may differ"
+                         : "it can only continue with the same, or with "
+                           "--allow-inexact");
+  return flags->inexact;
+}
+
 bool cli_train_agrees(const cli_syntax *syntax, const train_flags *flags,
                       const ls_train_config *config) {
   const char *other =
@@ -81,7 +104,9 @@ bool cli_train_agrees(const cli_syntax *syntax, const train_flags *flags,
         "--%s makes other steps: the run in '%s' was begun without it, and "
         "can only continue so",
         other, flags->resume);
-  if (!cli_train_check_optimizer(&flags->asked, config->optimizer))
+  if (!cli_train_check_optimizer(&flags->asked, config->optimizer) ||
+      !cli_train_optimizer_agrees(flags, config->optimizer,
+                                  config->optimizer_sha256))
     return false;
   static const char *const may_differ[] = {"epochs", "steps", "threads",
                                            "model"};
@@ -91,6 +116,8 @@ bool cli_train_agrees(const cli_syntax *syntax, const train_flags *flags,
     bool free_to_differ = place < 0 || cli_train_is_setting(option->name);
     for (size_t k = 0; k < sizeof(may_differ) / sizeof(*may_differ); ++k)
       free_to_differ |= strcmp(option->name, may_differ[k]) == 0;
+    free_to_differ |= place == offsetof(ls_train_config, optimizer) &&
+                      cli_is_library(config->optimizer);
     if (free_to_differ) continue;
     char asked_room[PATH_MAX], has_room[PATH_MAX];
     const char *asked = cli_train_flag_text(option->name, option->kind,
@@ -114,7 +141,10 @@ bool cli_train_check_optimizer(const ls_train_config *asked, const char *has) {
     ++count;
   }
   if (asked->optimizer != NULL)
-    return cli_choose("train", "optimizer", asked->optimizer, kinds, count);
+    return cli_is_library(asked->optimizer)
+               ? cli_find_optimizer("train", asked->optimizer)
+               : cli_choose("train", "optimizer", asked->optimizer, kinds,
+                            count);
   const char *needs = NULL;
   if (has[0] != '\0') return true;
   if (asked->warmup != 0) needs = "warmup";
@@ -297,6 +327,8 @@ ls_train_config cli_train_fresh(const train_flags *flags) {
   if (config.keep < 0) config.keep = 5;
   config.gradient_norm = flags->gradient_norm;
   config.flip = flags->flip;
+  // Keeps what a resumed run has.
+  if (config.optimizer_sha256 == NULL) cli_note_optimizer(&config);
   return config;
 }
 
@@ -319,6 +351,11 @@ ls_train_config cli_train_resumed(const cli_syntax *syntax,
     memcpy((char *)&config + place, option->value, sizeof(int64_t));
   }
   config.model = model;
+  const char *sha256 = cli_optimizer_sha256(resumed->optimizer);
+  if (sha256 != NULL && strcmp(sha256, resumed->optimizer_sha256) == 0)
+    config.optimizer = resumed->optimizer;
+  else
+    cli_note_optimizer(&config);
   if (flags->asked.epochs != 0 || flags->asked.steps != 0) {
     config.epochs = flags->asked.epochs;
     config.steps = flags->asked.steps;

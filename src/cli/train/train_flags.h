@@ -183,6 +183,11 @@ bool cli_train_check(train_flags *flags);
 // is allowed.
 bool cli_train_differs(const train_flags *flags, const char *flag,
                        const char *asked, const char *has);
+// Returns true if the optimizer of the flags is that of a run which has one of
+// a shared library, from the same file, or if that is allowed; reports a
+// difference.
+bool cli_train_optimizer_agrees(const train_flags *flags, const char *has,
+                                const char *has_sha256);
 // Returns true if the flags match the run's configuration; reports a
 // difference. Allowed differences are a later end, other threads, and moved
 // data. cli_run_model checks the model.

@@ -110,7 +110,8 @@ static size_t list_options(train_flags *flags, const cli_syntax *syntax,
        "gain that counts as better must be above this (default 0)"},
       {"optimizer", CLI_TEXT, &asked->optimizer, "NAME",
        "sgd, momentum, nesterov, adam, adamw, lamb, adagrad, rmsprop or lion "
-       "(default: the model's own)"},
+       "(default: the model's own); or one of a shared library: ./mine.so, "
+       "./mine.so:NAME"},
       {"learning-rate", CLI_REAL, &asked->learning_rate, "X",
        "initial learning rate (default: the optimizer's)"},
       {"find-lr", CLI_MAYBE, &flags->find_lr, "[LOW:HIGH]",
@@ -143,12 +144,12 @@ static size_t list_options(train_flags *flags, const cli_syntax *syntax,
        "checkpoint, and restored if that fails"},
       {"resume", CLI_TEXT, &flags->resume, "DIR[@STEP]",
        "continue the run there as if it had not stopped, with its flags (but "
-       "those of the process, as docs/checkpoints.md lists); --epochs or --steps "
-       "change its end, and the schedule with it; --data and --model give the "
-       "new paths of its files and its shared library; with @STEP, @best or as "
-       "DIR/model.ckpt-STEP, go on from this checkpoint in a new folder "
-       "(--run-dir); auto: the run in --run-dir if it has a checkpoint, else a "
-       "new one"},
+       "those of the process, as docs/checkpoints.md lists); --epochs or "
+       "--steps change its end, and the schedule with it; --data, --model and "
+       "--optimizer give the new paths of its files and its shared libraries; "
+       "with @STEP, @best or as DIR/model.ckpt-STEP, go on from this "
+       "checkpoint in a new folder (--run-dir); auto: the run in --run-dir if "
+       "it has a checkpoint, else a new one"},
       {"warm-start", CLI_TEXT, &asked->warm_start, "PATH",
        "start with the values of another run, also RUN@STEP or RUN@best, a "
        "checkpoint, or a .safetensors or .npz file, except the optimizer's; "

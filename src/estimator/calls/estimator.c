@@ -409,8 +409,6 @@ ls_model_library_estimators(const ls_model_library *library,
                             size_t *out_count) {
   LS_REQUIRE_OUT(out_types);
   LS_REQUIRE_OUT(out_count, library);
-  if (library->handle == NULL)
-    return ls_invalid_argument("the library of models is not open");
   const void *const *types = NULL;
   LS_RETURN_IF_ERROR(ls_library_table(library, &estimators, &types, out_count));
   *out_types = (const ls_estimator_type *const *)types;
