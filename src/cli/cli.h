@@ -529,10 +529,9 @@ typedef struct cli_data {
   ls_dataset **names;
 } cli_data;
 // Finds the number of elements of an example, and of outputs, that the data
-// need, if the model takes any number and not this one as it is. A fault of the
-// data is not reported.
-void cli_find_sizes(const cli_data *data, const ls_model_type *type,
-                    ls_train_config *config);
+// need, if the model takes any number and not this one as it is.
+ls_status cli_find_sizes(const cli_data *data, const ls_model_type *type,
+                         ls_train_config *config);
 // Returns the task of a configuration, else the type's.
 const ls_task *cli_task_of(const ls_train_config *config,
                            const ls_model_type *type);

@@ -148,13 +148,19 @@ static ls_status choose_temporary(export *e) {
 }
 
 // Renames the folder, unless another export has the name, perhaps since just
-// now.
+// now. A name that was given, but not kept safely, is taken back.
 static ls_status try_folder(const export *e, bool *out_taken) {
+  bool is_left = true;
   LS_RETURN_IF_ERROR(exists(e, e->folder, out_taken));
   if (*out_taken) return ls_ok();
   const ls_status status =
       e->files->rename(e->files->user, e->temporary, e->folder);
   if (ls_status_is_ok(status)) return status;
+  ls_status_free(exists(e, e->temporary, &is_left));
+  if (!is_left) {
+    ls_status_free(e->files->rename(e->files->user, e->folder, e->temporary));
+    return status;
+  }
   const ls_status looked = exists(e, e->folder, out_taken);
   if (!*out_taken) return ls_status_join(status, looked);
   ls_status_free(status);

@@ -63,6 +63,25 @@ for command in "bench tiny --steps 2" "graph tiny" "eval base" \
   done
 done
 
+# The sizes of data are found or the run fails: it has not another network.
+awk 'BEGIN { for (i = 0; i < 24; ++i) {
+  for (k = 0; k < 16; ++k) printf "%d,", (i * k) % 7
+  print substr("xyz", i % 3 + 1, 1) } }' >sizes.csv
+n=1
+while [ $n -lt 6000 ]; do
+  rm -rf run
+  LS_FAULT=alloc:$n "$lockstep" train --model tiny --data sizes.csv --test none \
+    --steps 1 --quiet --run-dir run >out.txt 2>err.txt
+  code=$?
+  if [ $code = 0 ]; then
+    grep -q '"outputs":3' run/config.json ||
+      fail "alloc:$n: data of 3 classes, but another number of outputs"
+  elif [ $code != 1 ] || ! grep -q memory err.txt; then
+    fail "alloc:$n: data of 3 classes: code $code"
+  fi
+  n=$((n * 3 / 2 + 1))
+done
+
 # ---- Room --------------------------------------------------------------------
 # Files may not grow beyond some blocks of 512 bytes, as on a disk that fills.
 # The run that is there stays as it was.

@@ -212,6 +212,36 @@ TEST(what_failed_leaves_nothing) {
   served_remove_folder(served_folder);
 }
 
+// A rename that is made, but not kept safely: the first one.
+static ls_status rename_unsafely(void *user, const char *from, const char *to) {
+  bool *failed = user;
+  const ls_file_system *files = ls_file_system_system();
+  LS_RETURN_IF_ERROR(files->rename(files->user, from, to));
+  if (*failed) return ls_ok();
+  *failed = true;
+  return LS_STATUS(LS_UNAVAILABLE, "cannot sync '%s'", to);
+}
+
+TEST(a_folder_whose_name_is_not_kept_is_removed) {
+  served_make_folder();
+  bool failed = false;
+  ls_file_system files = *ls_file_system_system();
+  files.user = &failed;
+  files.rename = rename_unsafely;
+  LS_OWN(counted, c) =
+      counted_begin_with((ls_runtime_options){.file_system = &files});
+  served_model m = served_open_model();
+  served_request r;
+  served_ask(&r, &m);
+  char *path = NULL;
+  expect_status(ls_serving_export(&r.options, &path), LS_UNAVAILABLE,
+                "cannot sync");
+  assert_true(served_is_empty(served_folder));
+  served_drop(&r);
+  served_close_model(&m);
+  served_remove_folder(served_folder);
+}
+
 // ---- Signatures ------------------------------------------------------------
 TEST(signatures_that_cannot_serve_are_left_out) {
   LS_SPEC("E196");

@@ -287,18 +287,19 @@ static ls_status open_parts(const cli_data *data, const ls_model_type *type,
 }
 
 // Opens the pairs of files as they are, to see what they have. Classes that are
-// found are kept, so that they need not be found again.
+// found are kept, so that they need not be found again. NULL: there are no rows.
 static ls_status open_unchanged(const cli_data *given, const ls_task *task,
                                 ls_dataset **out) {
   CLI_OWN(cli_files, files) = {0};
   cli_data data = *given;
+  *out = NULL;
   data.task = task;
   if (data.features == NULL) data.features = "";
   LS_RETURN_IF_ERROR(cli_files_open(data.data, &files));
   const cli_format *format = files.format;
-  if (format == NULL || format->open_pairs == NULL || format->is_complete)
-    return ls_not_found("'%s' has no rows", files.first);
-  return open_part(&data, &files, NULL, false, out);
+  return format == NULL || format->open_pairs == NULL || format->is_complete
+             ? ls_ok()
+             : open_part(&data, &files, NULL, false, out);
 }
 
 // Returns the number of classes of pairs by their labels; 0: unknown.
@@ -310,22 +311,22 @@ static int64_t count_classes(const ls_task *task, const ls_dataset *pairs) {
              : 0;
 }
 
-static void fit_sizes(const cli_data *data, const ls_model_type *type,
-                      const ls_task *task, const ls_dataset *pairs,
-                      ls_train_config *config) {
+static ls_status fit_sizes(const cli_data *data, const ls_model_type *type,
+                           const ls_task *task, const ls_dataset *pairs,
+                           ls_train_config *config) {
   ls_element_spec spec;
-  CLI_OWN(ls_status, status) = ls_dataset_spec(pairs, &spec);
-  if (!ls_status_is_ok(status) || spec.count != 2) return;
+  LS_RETURN_IF_ERROR(ls_dataset_spec(pairs, &spec));
+  if (spec.count != 2) return ls_ok();
   const ls_shape shape = spec.leaves[0].type.shape;
   const ls_shape labels = spec.leaves[1].type.shape;
   if (type->any_inputs && shape.rank == 1 && shape.dim[0] > 0 &&
       shape.dim[0] != ls_shape_num_elements(type->example_shape))
     config->inputs = shape.dim[0];
-  if (config->outputs != 0 || !type->any_outputs) return;
+  if (config->outputs != 0 || !type->any_outputs) return ls_ok();
   if (task->label_dtype == LS_DTYPE_F32) {
     if (ls_shape_is_known(labels))
       config->outputs = ls_shape_num_elements(labels);
-    return;
+    return ls_ok();
   }
   const int64_t named =
       data->classes != NULL ? cli_classes_count(data->classes->names) : 0;
@@ -338,22 +339,23 @@ static void fit_sizes(const cli_data *data, const ls_model_type *type,
   if (classes > type->num_classes ||
       (is_exact && classes > 0 && classes != type->num_classes))
     config->outputs = classes;
+  return ls_ok();
 }
 
-void cli_find_sizes(const cli_data *data, const ls_model_type *type,
-                    ls_train_config *config) {
+ls_status cli_find_sizes(const cli_data *data, const ls_model_type *type,
+                         ls_train_config *config) {
   CLI_OWN(ls_dataset, pairs) = NULL;
-  CLI_OWN(ls_status, status) = ls_ok();
   const ls_task *task = cli_task_of(config, type);
   if (cli_is_place(data->data) && (type->any_inputs || type->any_outputs)) {
-    status = open_unchanged(data, task, &pairs);
-    if (ls_status_is_ok(status) && pairs != NULL)
-      fit_sizes(data, type, task, pairs, config);
+    LS_RETURN_IF_ERROR(open_unchanged(data, task, &pairs));
+    if (pairs != NULL)
+      LS_RETURN_IF_ERROR(fit_sizes(data, type, task, pairs, config));
   }
   // Data of the library have one label for each example.
   if (config->outputs == 0 && type->any_outputs &&
       task->label_dtype == LS_DTYPE_F32)
     config->outputs = 1;
+  return ls_ok();
 }
 
 ls_status cli_open_data(const cli_data *given, const ls_model_type *type,

@@ -62,8 +62,9 @@ static ls_status open_parts(const train_flags *flags, cli_plan_run *run) {
                          .features = config->features,
                          .split = config->split,
                          .classes = &classes};
-  cli_find_sizes(&data, run->type, &run->config);
-  ls_status opened = cli_run_type(config, &run->type, &run->adapted);
+  ls_status opened = cli_find_sizes(&data, run->type, &run->config);
+  if (ls_status_is_ok(opened))
+    opened = cli_run_type(config, &run->type, &run->adapted);
   if (ls_status_is_ok(opened))
     opened = cli_open_data(&data, run->type, &run->train, &run->test);
   cli_classes_release(&classes);

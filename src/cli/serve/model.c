@@ -137,8 +137,9 @@ static ls_status check_no_run(const char *folder) {
 }
 
 static ls_status read_signatures(cli_served *out) {
-  out->num_signatures = ls_serving_num_signatures(out->serving);
-  CLI_SET_ARRAY_OR_RETURN(out->signatures, out->num_signatures + 1);
+  const size_t count = ls_serving_num_signatures(out->serving);
+  CLI_SET_ARRAY_OR_RETURN(out->signatures, count + 1);
+  out->num_signatures = count;
   for (size_t i = 0; i < out->num_signatures; ++i) {
     ls_serving_info info;
     LS_RETURN_IF_ERROR(ls_serving_signature_info(out->serving, i, &info));

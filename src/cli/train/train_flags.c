@@ -420,7 +420,7 @@ ls_status cli_open_training(const train_flags *flags, bool tests,
                    .classes = &io->classes};
   if (io->is_new) {
     LS_RETURN_IF_ERROR(start_like(&flags->asked, io->type, &data));
-    cli_find_sizes(&data, io->type, config);
+    LS_RETURN_IF_ERROR(cli_find_sizes(&data, io->type, config));
   }
   LS_RETURN_IF_ERROR(cli_run_type(config, &io->type, &io->adapted));
   const ls_status opened =

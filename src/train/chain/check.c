@@ -56,6 +56,16 @@ static void tell(checking *c, bool differs, const char *format, ...) {
     c->report->tell(c->report->user, ls_text_data(&c->text), differs);
 }
 
+// Tells that a file is missing or damaged. Returns what is no fault of it.
+static ls_status tell_damage(checking *c, const char *name, ls_status status) {
+  const ls_code code = ls_status_code(status);
+  if (code == LS_OK || code == LS_RESOURCE_EXHAUSTED || code == LS_UNAVAILABLE)
+    return status;
+  tell(c, true, "%s: %s", name, ls_status_message(status));
+  ls_status_free(status);
+  return ls_ok();
+}
+
 static ls_status name_file(checking *c, const char *name) {
   ls_text_clear(&c->path);
   ls_text_append_format(&c->path, "%s/%s", c->folder, name);
@@ -252,25 +262,19 @@ static ls_status check_config(checking *c) {
     status =
         ls_train_config_check_sum(ls_text_data(&c->path), now, bytes, size);
   }
-  if (ls_status_is_ok(status)) return status;
-  if (ls_status_code(status) == LS_RESOURCE_EXHAUSTED) return status;
-  tell(c, true, "%s: %s", c->config_file, ls_status_message(status));
-  ls_status_free(status);
-  return ls_ok();
+  return tell_damage(c, c->config_file, status);
 }
 
 // ---- Files -----------------------------------------------------------------
-// Adds a file to a part. Returns false, having told so, if it cannot be read.
-static bool read_file(checking *c, const char *name, int64_t from, int64_t to,
-                      ls_part *part) {
-  ls_status status = name_file(c, name);
-  if (ls_status_is_ok(status))
-    status =
-        ls_part_add_file(&c->reader, ls_text_data(&c->path), from, to, part);
-  const bool is_ok = ls_status_is_ok(status);
-  if (!is_ok) tell(c, true, "%s: %s", name, ls_status_message(status));
-  ls_status_free(status);
-  return is_ok;
+// Adds a file to a part, unless it is missing or damaged, which is told.
+static ls_status read_file(checking *c, const char *name, int64_t from,
+                           int64_t to, ls_part *part, bool *out_is_read) {
+  *out_is_read = false;
+  LS_RETURN_IF_ERROR(name_file(c, name));
+  const ls_status status =
+      ls_part_add_file(&c->reader, ls_text_data(&c->path), from, to, part);
+  *out_is_read = ls_status_is_ok(status);
+  return tell_damage(c, name, status);
 }
 
 static ls_status check_part(checking *c, const ls_json *written,
@@ -291,9 +295,12 @@ static ls_status check_files(checking *c, const ls_json *parts,
     const char *name = ls_chain_text(at, "name");
     const bool has_values = strstr(name, ".safetensors") != NULL;
     ls_part part = {0};
+    bool is_read = false;
     if (name[0] == '\0' || strchr(name, '/') != NULL)
       tell(c, true, LS_CHAIN_FILE ": '%s' is no file of a run", name);
-    else if (read_file(c, name, 0, -1, &part))
+    else
+      LS_RETURN_IF_ERROR(read_file(c, name, 0, -1, &part, &is_read));
+    if (is_read)
       LS_RETURN_IF_ERROR(
           check_part(c, at, name, &part, may_differ && !has_values));
   }
@@ -340,7 +347,7 @@ static ls_status check_checkpoints(checking *c) {
 }
 
 // Checks the lines of metrics.jsonl from each line of the chain to the next.
-static void check_metrics(checking *c) {
+static ls_status check_metrics(checking *c) {
   static const char name[] = "metrics.jsonl";
   ls_part part;
   int64_t from = 0, step = 0;
@@ -350,18 +357,22 @@ static void check_metrics(checking *c) {
     const ls_json *metrics = ls_json_find(c->metrics[i], "metrics");
     const int64_t to = ls_chain_number(metrics, "bytes");
     const int64_t to_step = ls_chain_number(c->metrics[i], "step");
-    if (to > from && !read_file(c, name, from, to, &part)) return;
+    bool is_read = true;
+    if (to > from)
+      LS_RETURN_IF_ERROR(read_file(c, name, from, to, &part, &is_read));
+    if (!is_read) return ls_ok();
     ls_sha256_print(&part.sha, sha);
     if (strcmp(sha, ls_chain_text(metrics, "sha256")) != 0) {
       tell(c, true,
            "%s differs in bytes %lld to %lld, in lines of steps %lld to %lld",
            name, (long long)from, (long long)to - 1, (long long)step + 1,
            (long long)to_step);
-      return;
+      return ls_ok();
     }
     from = to;
     step = to_step;
   }
+  return ls_ok();
 }
 
 // ---- Data ------------------------------------------------------------------
@@ -415,7 +426,7 @@ ls_status ls_chain_check(const char *run_folder, const ls_chain_report *report,
   LS_OWN(checking, c) = {0};
   LS_RETURN_IF_ERROR(begin_check(&c, run_folder, report, out_result));
   LS_RETURN_IF_ERROR(check_config(&c));
-  check_metrics(&c);
+  LS_RETURN_IF_ERROR(check_metrics(&c));
   return check_checkpoints(&c);
 }
 
