@@ -292,15 +292,15 @@ ls_status ls_system_write_at(void *user, void *file, int64_t offset,
 ls_status ls_system_sync(void *user, void *file) {
   (void)user;
   const new_file *made = file;
-  return fsync(made->file) == 0 ? ls_ok()
-                                : ls_system_status("write", made->path, errno);
+  const int error = ls_system_sync_file(made->file);
+  return error == 0 ? ls_ok() : ls_system_status("write", made->path, error);
 }
 
 // Renames `aside` to `path`. Returns 0 or an errno value.
 static int move_to_place(const new_file *made) {
-  const int error = ls_system_take_after(made->file, &made->old);
+  int error = ls_system_take_after(made->file, &made->old);
+  if (error == 0) error = ls_system_sync_file(made->file);
   if (error != 0) return error;
-  if (fsync(made->file) != 0) return errno;
   return rename(made->aside, made->path) == 0 ? 0 : errno;
 }
 

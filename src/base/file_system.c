@@ -171,6 +171,14 @@ static int file_system_write_all(int file, const char *data, size_t size) {
   return 0;
 }
 
+int ls_system_sync_file(int file) {
+  int error = 0;
+  do {
+    error = fsync(file) == 0 ? 0 : errno;
+  } while (error == EINTR);
+  return error;
+}
+
 int ls_system_sync_folder_of(const char *path, char *buffer, size_t size) {
   const char *slash = strrchr(path, '/');
   const size_t length = slash == NULL ? 0 : (size_t)(slash - path);
@@ -179,9 +187,9 @@ int ls_system_sync_folder_of(const char *path, char *buffer, size_t size) {
   const int folder = ls_system_open_any(buffer, O_RDONLY | O_DIRECTORY);
   if (folder < 0) return errno;
   // Some file systems cannot sync a folder (EINVAL) and need not.
-  const int error = fsync(folder) != 0 && errno != EINVAL ? errno : 0;
+  const int error = ls_system_sync_file(folder);
   close(folder);
-  return error;
+  return error == EINVAL ? 0 : error;
 }
 
 // Locks the file: waits for another writer, or returns EWOULDBLOCK if `wait` is
@@ -255,7 +263,7 @@ static int write_aside(const char *aside, const char *path,
   if (file < 0) return error;
   if (error == 0) error = ls_system_take_after(file, old);
   if (error == 0) error = file_system_write_all(file, data, size);
-  if (error == 0 && fsync(file) != 0) error = errno;
+  if (error == 0) error = ls_system_sync_file(file);
   if (error == 0 && rename(aside, path) != 0) error = errno;
   if (error != 0) unlink(aside);
   close(file);  // Releases the lock.
@@ -301,7 +309,7 @@ static ls_status system_sync_appended(void *user, const char *path) {
   int file = -1;
   LS_RETURN_IF_ERROR(
       ls_system_open("sync", path, O_WRONLY | O_NOFOLLOW, &file));
-  const int error = fsync(file) != 0 ? errno : 0;
+  const int error = ls_system_sync_file(file);
   close(file);
   return error == 0 ? ls_ok() : ls_system_status("sync", path, error);
 }

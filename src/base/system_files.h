@@ -31,6 +31,8 @@ int ls_system_open_aside(const char *aside, bool wait, int *out_file);
 // Gives the new file the mode and, if permitted, the owner of the file it
 // replaces. Returns 0 or an errno value.
 int ls_system_take_after(int file, const struct stat *old);
+// Writes an open file's bytes to the disk. Returns 0 or an errno value.
+int ls_system_sync_file(int file);
 // Syncs the folder of `path`, so that a rename survives a crash. `buffer` must
 // be longer than the path. Returns 0 or an errno value.
 int ls_system_sync_folder_of(const char *path, char *buffer, size_t size);
