@@ -140,6 +140,36 @@ TEST(a_training_is_as_its_chain_says) {
   }
 }
 
+// Also those removed by a later training, which keeps fewer.
+TEST(checkpoints_that_are_not_kept_are_missed_by_no_chain) {
+  for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
+    ls_chain_result found = {0};
+    const int64_t keep[] = {3, 1 + i % 2};
+    for (int k = 0; k < 2; ++k) {
+      LS_OWN(estimator_case, c) = estimator_case_of(i);
+      c.folder = "attested";
+      c.goes_on = k == 1;
+      c.repeats = true;
+      c.save_steps = (ls_opt)LS_SOME(2);
+      c.config.keep_checkpoint_max = (ls_opt){true, keep[k]};
+      estimator_case_begin(&c);
+      expect_ok(ls_estimator_train(
+          c.estimator,
+          &(ls_estimator_training){.input = estimator_input(&c),
+                                   .steps = LS_SOME(8),
+                                   .lines = {.attest = true}},
+          NULL));
+      expect_ok(ls_chain_check("attested", NULL, &found));
+      assert_int_equal(found.differences, 0);
+      assert_int_equal(found.checkpoints, keep[k]);
+    }
+    // The kept ones are missed.
+    assert_int_equal(system("rm attested/model.ckpt-16.*"), 0);
+    expect_ok(ls_chain_check("attested", NULL, &found));
+    assert_true(found.differences > 0);
+  }
+}
+
 static ls_status expect_chain(void *user) {
   *(bool *)user = access("attested/chain.jsonl", R_OK) == 0;
   return LS_STATUS(LS_CANCELLED, "the training does not begin");

@@ -34,6 +34,7 @@ static ls_status identify_data(ls_job_chain *self, ls_runtime *runtime) {
 static ls_status begin_chain_at(ls_job *job, int64_t step) {
   ls_job_chain *self = &job->chain;
   ls_runtime *runtime = job->estimator->runtime;
+  const ls_run_values *config = ls_estimator_run_values(job->estimator);
   ls_backend *backend = NULL;
   const bool resumes = self->goes_on;
   self->goes_on = true;
@@ -49,6 +50,7 @@ static ls_status begin_chain_at(ls_job *job, int64_t step) {
                         .resumes = resumes,
                         .attest = self->attest,
                         .step = step,
+                        .keep = config->keep_checkpoint_max.value,
                         .config = self->config,
                         .numerics = backend->vtable->numerics_id(backend),
                         .identity = self->identity,

@@ -284,6 +284,10 @@ ls_status ls_chain_begin(ls_chain *self, ls_runtime *runtime,
   write_text(&json, "version", ls_version());
   write_text(&json, "numerics", start->numerics);
   write_json(&json, "config", start->config, strcspn(start->config, "\n"));
+  if (start->keep > 0) {
+    ls_json_key(&json, "keep");
+    ls_json_i64(&json, start->keep);
+  }
   if (start->resumes && !has_step)
     LS_RETURN_IF_ERROR(write_checkpoint(self, &json, start->step));
   write_metrics(&json, start->metrics);

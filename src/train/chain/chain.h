@@ -9,6 +9,7 @@
 //   {"event":"resume","step":50,...}   as "begin"; later steps are made again
 //   {"event":"end","step":60,"parts":[...],"metrics":...,...}
 //
+// The lines of an estimator's training have "keep" beside "config".
 // A part is a file of the run, or some of its data (below). `metrics` are the
 // lines of metrics.jsonl so far.
 #ifndef LS_TRAIN_CHAIN_CHAIN_H_
@@ -119,6 +120,7 @@ typedef struct ls_chain_start {
   bool resumes;  // The chain in the folder goes on,
   bool attest;   // and one begins if there is none.
   int64_t step;
+  int64_t keep;  // Number of newest checkpoints that stay; 0: `config` has it.
   const char *config, *numerics, *identity;
   const ls_dataset *train, *test;
   const ls_sha256 *metrics;

@@ -30,6 +30,7 @@ typedef struct checking {
   const ls_json *config, *data, *end;
   const char *config_file;
   int64_t step;
+  int64_t keep;  // Number of newest checkpoints that stay; below 1: all.
   saved *items;
   size_t count;
   const ls_json **metrics;
@@ -81,14 +82,13 @@ static saved *find_saved(const checking *c, int64_t step) {
 
 // Notes which checkpoints are gone once one of `step` is there.
 static void drop_others(checking *c, int64_t step) {
-  const int64_t keep = ls_chain_number(c->config, "keep");
-  for (size_t i = 0; i < c->count && keep > 0; ++i) {
+  for (size_t i = 0; i < c->count && c->keep > 0; ++i) {
     if (c->items[i].may_be_gone || c->items[i].is_former) continue;
     int64_t newer = c->items[i].step < step;
     for (size_t k = 0; k < c->count; ++k)
       newer += !c->items[k].is_former && c->items[k].step != step &&
                c->items[k].step > c->items[i].step;
-    c->items[i].may_be_gone |= newer >= keep;
+    c->items[i].may_be_gone |= newer >= c->keep;
   }
 }
 
@@ -101,6 +101,8 @@ static void take_saved(checking *c, int64_t step, const ls_json *parts) {
 
 static void go_on_from(checking *c, int64_t step, const ls_json *root) {
   c->config = ls_json_find(root, "config");
+  c->keep = ls_chain_number(root, "keep");
+  if (c->keep < 0) c->keep = ls_chain_number(c->config, "keep");
   c->end = NULL;
   for (size_t i = 0; i < c->count; ++i)
     c->items[i].is_former |= c->items[i].step > step;
