@@ -133,7 +133,9 @@ LS_API void ls_train_and_evaluation_deinit(ls_train_and_evaluation *result);
 // Does this process's part, by its task's type:
 //   no cluster, "master"  trains; evaluates new checkpoints, except for the
 //                         first one, when throttle_secs have passed since the
-//                         last evaluation, and the final one; then exports
+//                         last evaluation, and the final one, also if an
+//                         earlier call has saved it and was stopped before it
+//                         evaluated it; then exports
 //   "evaluator"           evaluates and exports new checkpoints as they come,
 //                         until one has max_steps
 //   "chief", "worker"     trains; a worker begins min(60, 5 (index + 1))

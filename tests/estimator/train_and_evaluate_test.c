@@ -209,6 +209,56 @@ TEST(a_training_that_is_stopped_is_not_evaluated) {
   }
 }
 
+static ls_status stop_before_run(void *user, ls_run_context *context,
+                                 ls_run_wish *wish) {
+  int64_t step = 0;
+  (void)wish;
+  expect_ok(ls_run_context_steps(context, &step));
+  if (step >= 6) ls_train_stop_request(user);
+  return ls_ok();
+}
+
+// A stop in the run that ends at the last step.
+TEST(a_final_evaluation_that_was_missed_is_made_by_the_next_call) {
+  LS_SPEC("E207");
+  for (int way = 0; way < 3; ++way) {
+    ls_train_stop stop = {0};
+    LS_OWN_BEGUN(waits, w, waits_begin, NULL);
+    LS_OWN(estimator_case, c) = {.way = (estimator_way)way,
+                                 .folder = "missed",
+                                 .repeats = true,
+                                 .save_steps = LS_SOME(2)};
+    LS_OWN(ls_hook, hook) = NULL;
+    estimator_case_begin(&c);
+    LS_OWN(ls_exporter, exporter) = waits_exporter(
+        (ls_exporter_options){.kind = LS_EXPORTER_FINAL, .name = "final"});
+    expect_ok(ls_hook_create(
+        &(ls_hook_options){.user = &stop, .before_run = stop_before_run},
+        &hook));
+    for (int call = 0; call < 3; ++call) {
+      LS_OWN(ls_train_and_evaluation, result) = {0};
+      expect_ok(ls_train_and_evaluate(
+          c.estimator,
+          &(ls_train_spec){.input = estimator_input(&c),
+                           .max_steps = LS_SOME(way == ON_TPU ? 8 : 7),
+                           .hooks = &hook,
+                           .num_hooks = 1,
+                           .stop = call == 0 ? &stop : NULL},
+          &(ls_eval_spec){.input = estimator_input(&c),
+                          .steps = LS_SOME(2),
+                          .throttle_secs = LS_SOME(0),
+                          .keep_best = "loss",
+                          .exporters = &exporter,
+                          .num_exporters = 1},
+          &result));
+      assert_int_equal(result.training.step, way == ON_TPU ? 8 : 7);
+      assert_int_equal(result.num_evaluations, call == 0 ? 3 : call == 1);
+      assert_int_equal(waits_count_in("missed/export/final"), call > 0);
+      assert_true(call == 0 || result.best_step > 0);
+    }
+  }
+}
+
 // A request to stop, at a step, by a hook or by a listener.
 typedef struct stop_at {
   int64_t step;

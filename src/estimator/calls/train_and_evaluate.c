@@ -512,6 +512,36 @@ static ls_status run_local(local *self, ls_training_end *end) {
                        : train_once(self, all, count + 1, end);
 }
 
+static ls_status find_missed(const local *self, int64_t step, bool *out_missed) {
+  LS_OWN(ls_text, folder) = {0};
+  LS_OWN(ls_event_numbers, numbers) = NULL;
+  LS_RETURN_IF_ERROR(ls_print_eval_folder(
+      self->evaluator.estimator, self->evaluator.eval->name, &folder));
+  LS_RETURN_IF_ERROR(ls_events_read(ls_text_data(&folder), "loss", &numbers));
+  *out_missed = true;
+  for (size_t i = 0; i < numbers->count; ++i)
+    *out_missed &= numbers->items[i].step != step;
+  return ls_ok();
+}
+
+// Evaluates the last step if it was made by an earlier call, which was stopped
+// before it could evaluate it.
+static ls_status evaluate_missed(local *self) {
+  const ls_training_end *end = &self->evaluator.out->training;
+  const ls_opt max_steps = self->train->max_steps;
+  ls_ranks *ranks = &self->evaluator.ranks;
+  ls_status status = ls_ok();
+  bool is_missed = false;
+  if (end->has_loss || self->evaluated >= 0 || !max_steps.set ||
+      end->step < max_steps.value || (!self->between && !self->leads))
+    return ls_ok();
+  if (ls_ranks_own(ranks) == 0)
+    status = find_missed(self, end->step, &is_missed);
+  LS_RETURN_IF_ERROR(ls_ranks_agree(ranks, status));
+  LS_RETURN_IF_ERROR(ls_ranks_send(ranks, &is_missed, sizeof(is_missed)));
+  return is_missed ? evaluate_now(self, end->step) : ls_ok();
+}
+
 // Finds out how training and evaluation run: on one system of cores, which has
 // one program at a time, and on ranks, which then evaluate together. On a CPU
 // rank 0 does so alone, for which the others wait.
@@ -572,6 +602,7 @@ static ls_status train_and_evaluate(ls_estimator *estimator,
   if (ls_status_is_ok(status)) status = recall(&self, &out->training.step);
   if (ls_status_is_ok(status) && !self.judges.stop.state.is_over)
     status = run_local(&self, &out->training);
+  if (ls_status_is_ok(status)) status = evaluate_missed(&self);
   const ls_judge *judge = self.judges.stop.metric.name[0] != '\0'
                               ? &self.judges.stop
                               : &self.judges.keep;
