@@ -390,9 +390,7 @@ static int run_words(const cli_syntax *syntax, train_flags *train, void *user) {
   code =
       cli_estimator_recall("train", train->resume, flags, words->type, &kept);
   if (code != CLI_OK) return code;
-  const bool stays = !train->resume_step.set;
-  flags->train.attest &= stays || train->attest;
-  if (flags->train.own_events && stays && flags->train.events == NULL)
+  if (flags->train.own_events && flags->train.events == NULL)
     flags->train.events = "";
   const char *optimizer = flags->train.asked.optimizer;
   if (!cli_estimator_check("train", flags, words->type) ||

@@ -222,7 +222,7 @@ static ls_status train_from(const train_flags *flags,
                             const ls_train_stop *stop, session *run) {
   const ls_train_config *config = &run->config;
   cli_again *again = flags->again;
-  const ls_train_config *was = resumes_in_place(flags) ? run->resumed : NULL;
+  const ls_train_config *was = again == NULL ? run->resumed : NULL;
   const bool has_events = was != NULL && was->events && flags->events == NULL;
   const bool is_simulated = cli_process_current()->simulated != NULL;
   CLI_OWN(ls_hook, hook) = NULL;
