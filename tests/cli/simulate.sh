@@ -84,7 +84,8 @@ simulates 0 "0 WRONG" --seeds 5 --ranks 1 --faults 2 \
 
 # What cannot be simulated.
 ends 2 "the training is missing" simulate --ranks 2
-ends 2 "the training is missing" simulate -- eval run
+ends 2 "only a training is simulated, not eval: lockstep simulate --ranks 2" \
+  simulate -- eval run
 ends 2 "train --run-dir: a simulated training has one new run" simulate -- \
   train --run-dir run
 ends 2 "train --resume: a simulated training has one new run" simulate -- \

@@ -418,8 +418,11 @@ static bool take_words(simulate *self, int argc, char **argv, char **words) {
   const char *data = NULL;
   if (argc < 1 || strcmp(argv[0], "train") != 0)
     return cli_refuse(command,
-                      "the training is missing: lockstep simulate --ranks 2 -- "
-                      "train --model tiny --data synthetic");
+                      "%s%s: lockstep simulate --ranks 2 -- train --model tiny "
+                      "--data synthetic --replicas 2",
+                      argc < 1 ? "the training is missing"
+                               : "only a training is simulated, not ",
+                      argc < 1 ? "" : argv[0]);
   if (argc - 1 + EARLIER + LATER > MOST_WORDS)
     return cli_refuse(command, "train has more than %d words",
                       MOST_WORDS - EARLIER - LATER);
