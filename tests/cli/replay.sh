@@ -77,6 +77,10 @@ replays 1 "steps 100 to 300 cannot be made again" branch --from 100
 replays 1 "steps 0 to 301 cannot be made again: the run in 'run' recorded" \
   run --to 301
 replays 1 "steps 300 to 300 cannot be made again" run --from 300
+replays 1 "there is no step after step 200 up to step 100" \
+  run --from 200 --to 100
+replays 2 "lockstep replay: --data is '$PWD/other.csv', the run in 'run' has \
+'synthetic': steps are made again with the same only" run --data other.csv
 replays 1 "'nothing' is no run folder" nothing
 replays 2 "RUN is missing"
 # shellcheck disable=SC2086

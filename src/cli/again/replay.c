@@ -244,11 +244,15 @@ static ls_status find_ends(cli_replaying *r) {
   if (!makes_none) LS_RETURN_IF_ERROR(skip_to_checkpoint(r, first));
   if (r->from < 0) r->from = 0;
   if (r->goes_on) r->to = INT64_MAX;
-  if (!makes_none && !r->goes_on && (r->to > last || r->from >= r->to))
+  if (!makes_none && !r->goes_on && (r->to > last || r->from >= last))
     return ls_invalid_argument(
         "steps %lld to %lld cannot be made again: the run in '%s' recorded "
         "steps up to %lld",
         (long long)r->from, (long long)r->to, r->folder, (long long)last);
+  if (!makes_none && !r->goes_on && r->from >= r->to)
+    return ls_invalid_argument(
+        "there is no step after step %lld up to step %lld", (long long)r->from,
+        (long long)r->to);
   for (size_t i = 0; i < r->num_steps; ++i)
     if (r->steps[i] <= r->from) r->began = r->steps[i];
   return r->estimator == NULL ? find_aim(r) : ls_ok();

@@ -44,13 +44,13 @@ const char *cli_train_flag_text(const char *name, cli_kind kind,
 bool cli_train_differs(const train_flags *flags, const char *flag,
                        const char *asked, const char *has) {
   const char *quote = has[0] != '\0' ? "'" : "";
-  cli_say(
-      "train",
-      flags->inexact ? "--%s is '%s', the run in '%s' has %s%s%s: results will "
-                       "differ"
-                     : "--%s is '%s', the run in '%s' has %s%s%s: it can only "
-                       "continue with the same, or with --allow-inexact",
-      flag, asked, flags->resume, quote, has[0] != '\0' ? has : "none", quote);
+  cli_say(cli_train_command(flags),
+          "--%s is '%s', the run in '%s' has %s%s%s: %s", flag, asked,
+          flags->resume, quote, has[0] != '\0' ? has : "none", quote,
+          flags->inexact         ? "results will differ"
+          : flags->again != NULL ? "steps are made again with the same only"
+                                 : "it can only continue with the same, or "
+                                   "with --allow-inexact");
   return flags->inexact;
 }
 
