@@ -51,7 +51,7 @@ LS_API extern const ls_optimizer_table ls_exported_optimizers;
 // lockstep/models.h); none if it exports other rows only. They last as long as
 // the library, and optimizers that are made of them must end before it.
 //   LS_INVALID_ARGUMENT  a table of another version or of an older Lockstep; a
-//                        rule without a name, a rate or `update`.
+//                        rule without a name.
 LS_API LS_MUST_USE ls_status ls_model_library_optimizers(
     const ls_model_library *library, const ls_optimizer_rule *const **out_rules,
     size_t *out_count);

@@ -354,16 +354,16 @@ bool cli_run_model(const char *command, const char *run_folder,
 bool cli_refuse_library(const char *command, const char *flag,
                         const char *run_folder, const char *kept);
 
-// Finds an optimizer of a shared library, "./mine.so" or "./mine.so:NAME", of
-// which a program has one. Reports a problem and returns false.
+// The optimizer of a shared library, of which a program has one at most.
+typedef struct cli_optimizer {
+  const ls_optimizer_rule *rule;  // NULL: none was found.
+  char text[PATH_MAX + 256];      // "/dir/mine.so:NAME", as configurations say.
+  char sha256[65];                // Hash of the file.
+} cli_optimizer;
+const cli_optimizer *cli_own_optimizer(void);
+// Finds "./mine.so" or "./mine.so:NAME". Reports a problem and returns false.
 bool cli_find_optimizer(const char *command, const char *text);
-// Returns the rule that was found; NULL: none.
-const ls_optimizer_rule *cli_optimizer_rule(void);
-// Returns the hash of its library, if it has the name in a configuration's
-// text; NULL: it has another.
-const char *cli_optimizer_sha256(const char *text);
-// Sets its name and hash in a configuration whose optimizer is of a library; in
-// others no hash.
+// Sets it in a configuration whose optimizer is of a shared library.
 void cli_note_optimizer(ls_train_config *config);
 
 // Quotes a text as one word for a shell; it may be in `buffer`.

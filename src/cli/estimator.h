@@ -138,12 +138,10 @@ bool cli_linked_takes(const char *command, const ls_estimator_type *type,
 void cli_print_metrics(ls_nest metrics, bool json);
 
 // ---- Lookup of --model -----------------------------------------------------
-// A model, an estimator or an optimizer; one of them is set.
+// A model or an estimator; one of the two is set.
 typedef struct cli_found {
   const ls_model_type *model;
   const ls_estimator_type *estimator;
-  const ls_optimizer_rule *optimizer;
-  char sha256[65];  // Hash of the shared library.
 } cli_found;
 // Finds a model of the library or of a file, or a row of a shared library.
 // Reports a problem and returns false.

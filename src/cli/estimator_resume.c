@@ -162,20 +162,6 @@ static bool take_params(estimator_flags *flags, bool uses, const char *has,
                           strlen(flags->params) + strlen(has) + 2, kept);
 }
 
-// Takes the optimizer of a run which has one of a shared library.
-static bool take_optimizer(estimator_flags *flags, const char *has) {
-  ls_train_config *asked = &flags->train.asked;
-  if (asked->optimizer_sha256 == NULL) asked->optimizer_sha256 = "";
-  if (!cli_train_optimizer_agrees(&flags->train, has, asked->optimizer_sha256))
-    return false;
-  const char *sha256 = cli_optimizer_sha256(has);
-  if (sha256 != NULL && strcmp(sha256, asked->optimizer_sha256) == 0)
-    asked->optimizer = has;
-  else
-    asked->optimizer_sha256 = NULL;
-  return true;
-}
-
 // Replaces a flag that was not given by the run's value, `has`; checks one that
 // was, unless the command may have another.
 static bool take_entry(const entry *e, estimator_flags *flags,
@@ -198,7 +184,8 @@ static bool take_entry(const entry *e, estimator_flags *flags,
        (line->train.asked.steps > 0 || line->train.asked.epochs > 0));
   if (uses && e->use < KEPT) return true;
   if (e->place == ASKED(optimizer) && cli_is_library(has))
-    return take_optimizer(flags, has);
+    return cli_train_optimizer_agrees(&flags->train, has,
+                                      flags->train.asked.optimizer_sha256);
   if (asked[0] == '\0') {
     char wanted[64];
     return has[0] == '\0' || is_replaced || set_flag(e, flags, has, wanted);

@@ -3,6 +3,7 @@
 // users' shared libraries.
 #define _GNU_SOURCE
 #include <limits.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,6 +49,12 @@ static bool refuse_run(const char *command, const char *text) {
   return true;
 }
 
+// Appends a name to a list.
+static void append_name(char *all, size_t size, const char *name) {
+  const size_t at = strlen(all);
+  snprintf(all + at, size - at, "%s%s", at > 0 ? ", " : "", name);
+}
+
 static const ls_model_type *find_own(const char *command, const char *name) {
   if (cli_is_model_file(name)) return find_in_file(command, name);
   const ls_model_type *type = ls_model_find(name);
@@ -56,11 +63,8 @@ static const ls_model_type *find_own(const char *command, const char *name) {
   size_t count = 0;
   const ls_model_type *const *types = ls_model_types(&count);
   char all[256] = "";
-  for (size_t i = 0; i < count; ++i) {
-    const size_t at = strlen(all);
-    snprintf(all + at, sizeof(all) - at, "%s%s", i > 0 ? ", " : "",
-             types[i]->name);
-  }
+  for (size_t i = 0; i < count; ++i)
+    append_name(all, sizeof(all), types[i]->name);
   cli_refuse(command,
              "there is no model '%s'; there are: %s, a file: net.onnx or "
              "net.mlir, and "
@@ -188,144 +192,94 @@ const char *cli_full_model(const char *text, char *buffer, size_t size) {
 }
 
 // ---- Finding ---------------------------------------------------------------
-// The tables of a library that are searched: of models and estimators, or of
-// optimizers.
-typedef struct library {
-  const char *noun;
-  ls_model_library file;
-  size_t num_models, num_estimators, num_optimizers;
-  const ls_estimator_type *const *estimators;
-  const ls_optimizer_rule *const *optimizers;
-} library;
-
-static size_t count_rows(const library *from) {
-  return from->num_models + from->num_estimators + from->num_optimizers;
+// Splits a text into the path of a library and the name, which it returns.
+static const char *split_name(const char *text, char path[PATH_MAX]) {
+  const size_t size = file_size(text);
+  snprintf(path, PATH_MAX, "%.*s", (int)size, text);
+  return text[size] == ':' ? text + size + 1 : "";
 }
 
-// Returns row number `at` of all tables.
-static cli_found library_row(const library *from, size_t at) {
-  const size_t estimator = at - from->num_models;
-  cli_found found = {0};
-  memcpy(found.sha256, from->file.sha256, sizeof(found.sha256));
-  if (at < from->num_models)
-    found.model = from->file.types[at];
-  else if (estimator < from->num_estimators)
-    found.estimator = from->estimators[estimator];
-  else
-    found.optimizer = from->optimizers[estimator - from->num_estimators];
-  return found;
-}
-
-static const char *found_name(const cli_found *found) {
-  return found->model != NULL       ? found->model->name
-         : found->estimator != NULL ? found->estimator->name
-                                    : found->optimizer->name;
-}
-
-static ls_status library_open(const char *path, bool of_optimizers,
-                              library *out) {
-  *out = (library){.noun = of_optimizers ? "optimizer" : "model"};
-  LS_RETURN_IF_ERROR(ls_model_library_open(path, &out->file));
-  if (of_optimizers)
-    return ls_model_library_optimizers(&out->file, &out->optimizers,
-                                       &out->num_optimizers);
-  out->num_models = out->file.count;
-  return ls_model_library_estimators(&out->file, &out->estimators,
-                                     &out->num_estimators);
-}
-
-// Finds a row by name; "" finds the only row of all tables.
-static bool library_find(const library *from, const char *name,
-                         cli_found *out) {
-  for (size_t i = 0; i < count_rows(from); ++i) {
-    *out = library_row(from, i);
-    if (name[0] == '\0' ? count_rows(from) == 1
-                        : strcmp(found_name(out), name) == 0)
-      return true;
+// Finds a row of two tables, whose rows begin with their names; "" finds the
+// only one. Returns its number, or reports that there is none and returns -1.
+static ptrdiff_t find_row(const char *command, const char *text,
+                          const char *noun, const void *const *const tables[2],
+                          const size_t counts[2]) {
+  char path[PATH_MAX], all[256] = "";
+  const size_t count = counts[0] + counts[1];
+  const char *name = split_name(text, path);
+  for (size_t i = 0; i < count; ++i) {
+    const char *const *row =
+        i < counts[0] ? tables[0][i] : tables[1][i - counts[0]];
+    if (name[0] == '\0' ? count == 1 : strcmp(*row, name) == 0)
+      return (ptrdiff_t)i;
+    append_name(all, sizeof(all), *row);
   }
-  *out = (cli_found){0};
-  return false;
-}
-
-static void say_what_there_is(const char *command, const char *path,
-                              const char *name, const library *from) {
-  char all[256] = "";
-  for (size_t i = 0; i < count_rows(from); ++i) {
-    const cli_found row = library_row(from, i);
-    const size_t at = strlen(all);
-    snprintf(all + at, sizeof(all) - at, "%s%s", at > 0 ? ", " : "",
-             found_name(&row));
-  }
-  if (count_rows(from) == 0)
-    cli_refuse(command, "'%s' exports no %ss", path, from->noun);
+  if (count == 0)
+    cli_refuse(command, "'%s' exports no %ss", path, noun);
   else if (name[0] == '\0')
     cli_refuse(command, "'%s' has %zu %ss; name one, as in '%s:NAME': %s", path,
-               count_rows(from), from->noun, path, all);
+               count, noun, path, all);
   else
-    cli_refuse(command, "'%s' has no %s '%s'; it has: %s", path, from->noun,
-               name, all);
-}
-
-static bool find_row(const char *command, const char *text, bool of_optimizers,
-                     cli_found *out) {
-  char path[PATH_MAX];
-  library loaded;  // Stays loaded for the rest of the program.
-  const size_t size = file_size(text);
-  snprintf(path, sizeof(path), "%.*s", (int)size, text);
-  const char *name = text[size] == ':' ? text + size + 1 : "";
-  *out = (cli_found){0};
-  if (!of_optimizers && refuse_run(command, path)) return false;
-  CLI_OWN(ls_status, status) = library_open(path, of_optimizers, &loaded);
-  if (!ls_status_is_ok(status))
-    return cli_refuse(command, "%s", ls_status_message(status));
-  if (library_find(&loaded, name, out)) return true;
-  say_what_there_is(command, path, name, &loaded);
-  return false;
+    cli_refuse(command, "'%s' has no %s '%s'; it has: %s", path, noun, name,
+               all);
+  return -1;
 }
 
 bool cli_find_in_library(const char *command, const char *text,
                          cli_found *out) {
-  return find_row(command, text, false, out);
+  char path[PATH_MAX];
+  ls_model_library loaded = {0};  // Stays loaded for the rest of the program.
+  const ls_estimator_type *const *estimators = NULL;
+  size_t counts[2] = {0};
+  (void)split_name(text, path);
+  *out = (cli_found){0};
+  if (refuse_run(command, path)) return false;
+  CLI_OWN(ls_status, status) = ls_model_library_open(path, &loaded);
+  if (ls_status_is_ok(status))
+    status = ls_model_library_estimators(&loaded, &estimators, &counts[1]);
+  if (!ls_status_is_ok(status))
+    return cli_refuse(command, "%s", ls_status_message(status));
+  const void *const *const tables[] = {(const void *const *)loaded.types,
+                                       (const void *const *)estimators};
+  counts[0] = loaded.count;
+  const ptrdiff_t at = find_row(command, text, "model", tables, counts);
+  if (at >= (ptrdiff_t)counts[0])
+    out->estimator = estimators[at - (ptrdiff_t)counts[0]];
+  else if (at >= 0)
+    out->model = loaded.types[at];
+  return at >= 0;
 }
 
 // ---- Optimizers ------------------------------------------------------------
-// The optimizer that was found, and its name in configurations:
-// "/dir/mine.so:NAME". There is one in a program; simulated ranks, of which one
-// runs at a time, find it again.
-static cli_found optimizer;
-static char optimizer_name[PATH_MAX + 256];
+// Simulated ranks, of which one runs at a time, find the same.
+static cli_optimizer optimizer;
+
+const cli_optimizer *cli_own_optimizer(void) { return &optimizer; }
 
 bool cli_find_optimizer(const char *command, const char *text) {
-  char full[PATH_MAX + 256], file[PATH_MAX];
-  cli_found found;
-  if (!find_row(command, text, true, &found)) return false;
-  snprintf(file, sizeof(file), "%.*s", (int)file_size(text), text);
-  snprintf(optimizer_name, sizeof(optimizer_name), "%s:%s",
-           cli_full_model(file, full, sizeof(full)), found.optimizer->name);
-  optimizer = found;
+  char path[PATH_MAX], full[PATH_MAX];
+  ls_model_library loaded = {0};  // Stays loaded for the rest of the program.
+  const ls_optimizer_rule *const *rules = NULL;
+  size_t counts[2] = {0};
+  (void)split_name(text, path);
+  CLI_OWN(ls_status, status) = ls_model_library_open(path, &loaded);
+  if (ls_status_is_ok(status))
+    status = ls_model_library_optimizers(&loaded, &rules, &counts[0]);
+  if (!ls_status_is_ok(status))
+    return cli_refuse(command, "%s", ls_status_message(status));
+  const void *const *const tables[] = {(const void *const *)rules, NULL};
+  const ptrdiff_t at = find_row(command, text, "optimizer", tables, counts);
+  if (at < 0) return false;
+  optimizer.rule = rules[at];
+  snprintf(optimizer.text, sizeof(optimizer.text), "%s:%s",
+           cli_full_model(path, full, sizeof(full)), rules[at]->name);
+  memcpy(optimizer.sha256, loaded.sha256, sizeof(optimizer.sha256));
   return true;
 }
 
-const ls_optimizer_rule *cli_optimizer_rule(void) {
-  return optimizer.optimizer;
-}
-
-// Returns the name in a configuration's text.
-static const char *name_in(const char *text) {
-  const char *at = text + file_size(text);
-  return *at == ':' ? at + 1 : at;
-}
-
-const char *cli_optimizer_sha256(const char *text) {
-  return optimizer.optimizer != NULL &&
-                 strcmp(name_in(text), optimizer.optimizer->name) == 0
-             ? optimizer.sha256
-             : NULL;
-}
-
 void cli_note_optimizer(ls_train_config *config) {
-  config->optimizer_sha256 = "";
-  if (optimizer.optimizer == NULL || !cli_is_library(config->optimizer)) return;
-  config->optimizer = optimizer_name;
-  config->optimizer_sha256 = optimizer.sha256;
+  const bool is_own =
+      optimizer.rule != NULL && cli_is_library(config->optimizer);
+  if (is_own) config->optimizer = optimizer.text;
+  config->optimizer_sha256 = is_own ? optimizer.sha256 : "";
 }

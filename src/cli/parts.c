@@ -98,7 +98,7 @@ static ls_status create_optimizer(const ls_train_config *config,
   if (!cli_is_library(config->optimizer))
     return ls_optimizer_create(config->optimizer, &options, out_optimizer);
   // A command that makes no steps does not need it, and has not loaded it.
-  const ls_optimizer_rule *rule = cli_optimizer_rule();
+  const ls_optimizer_rule *rule = cli_own_optimizer()->rule;
   return rule != NULL
              ? ls_optimizer_create_own(rule, NULL, &options, out_optimizer)
              : ls_ok();

@@ -11,7 +11,7 @@ typedef struct ls_table_kind {
   uint32_t version;
   size_t type_size;
   // Return the name of a field that a row lacks, or sets though it may not; or
-  // NULL. `oversteps` may be NULL.
+  // NULL. Both may be NULL.
   const char *(*lacks)(const void *row);
   const char *(*oversteps)(const void *row);
 } ls_table_kind;

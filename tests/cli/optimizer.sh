@@ -64,23 +64,25 @@ for as in model estimator; do
   ends 2 "the optimizer of the run in 'run' is in a shared library, $named: \
 lockstep train --resume run --optimizer $here/own.so:heavy" train --resume run
   ends 2 "$named: lockstep replay run --optimizer $here/own.so:heavy" replay run
-  ends 2 "'./changed.so:heavy' is not the file with which the run in 'run' was \
-trained, its SHA-256 is " train --resume run --optimizer ./changed.so:heavy
+  ends 2 "--optimizer is 'heavy' with SHA-256 '$(sha256sum changed.so |
+    cut -d ' ' -f 1)', the run in 'run' has 'heavy' with SHA-256 '$hash': it \
+can only continue with the same" \
+    train --resume run --optimizer ./changed.so:heavy
   ends 2 "cannot load './none.so': No such file" \
     train --resume run --optimizer ./none.so
-  ends 2 "--optimizer is './own.so:steady', the run in 'run' has '$here/own" \
+  ends 2 "--optimizer is 'steady' with SHA-256 " \
     train --resume run --optimizer ./own.so:steady
   ends 2 "--optimizer is 'adam', the run in 'run' has '$here/own.so:heavy'" \
     train --resume run --optimizer adam
   ends 2 "the run in 'whole' has 'momentum'" \
     train --resume whole --optimizer ./own.so:heavy
   works . train --resume run --optimizer moved/here.so:heavy --steps 60 --quiet
-  has run/$file "$here/own.so:heavy"
+  has run/$file "$here/moved/here.so:heavy"
   works "^steps [04]0 to 60 are the same" \
     replay run --from 40 --optimizer moved/here.so:heavy --quiet
   works . train --resume run --optimizer ./changed.so:heavy --steps 80 --quiet \
     --allow-inexact
-  grep -q "results may differ" err.txt || fail "nothing is said of another file"
+  grep -q "results will differ" err.txt || fail "nothing is said of another file"
   grep -qF "$here/changed.so:heavy" run/$file || fail "it is not recorded"
 done
 

@@ -61,9 +61,13 @@ static const char *find_change(const char *before, const char *after,
   for (const char *at = before; cli_json_next(&at, &one);) {
     char key[64];
     snprintf(key, sizeof(key), "%.*s", (int)one.key_size, one.key);
-    if (is_free(key) || (cli_json_find(after, key, &other) &&
-                         one.value_size == other.value_size &&
-                         memcmp(one.value, other.value, one.value_size) == 0))
+    // The hash of an optimizer's library tells whether it is another.
+    const bool is_moved = strcmp(key, "optimizer") == 0 &&
+                          memchr(one.value, '/', one.value_size) != NULL;
+    if (is_free(key) || is_moved ||
+        (cli_json_find(after, key, &other) &&
+         one.value_size == other.value_size &&
+         memcmp(one.value, other.value, one.value_size) == 0))
       continue;
     const bool is_end = strcmp(key, "steps") == 0 || strcmp(key, "epochs") == 0;
     if (is_end && is_end_free) continue;

@@ -69,26 +69,23 @@ bool cli_train_is_setting(const char *name) {
 }
 
 bool cli_train_optimizer_agrees(const train_flags *flags, const char *has,
-                                const char *has_sha256) {
-  const char *asked = flags->asked.optimizer;
+                                const char *sha256) {
+  char now[PATH_MAX], was[PATH_MAX];
+  const char *asked = flags->asked.optimizer, *name = strrchr(has, ':');
+  const char *command = cli_train_command(flags);
+  const cli_optimizer *own = cli_own_optimizer();
   if (!cli_is_library(has)) return true;
   if (asked == NULL)
-    return cli_refuse_library(cli_train_command(flags), "optimizer",
-                              flags->resume, has);
-  if (cli_is_library(asked) &&
-      !cli_find_optimizer(cli_train_command(flags), asked))
-    return false;
-  const char *sha256 = cli_optimizer_sha256(has);
-  if (sha256 == NULL) return cli_train_differs(flags, "optimizer", asked, has);
-  if (strcmp(sha256, has_sha256) == 0) return true;
-  cli_say(cli_train_command(flags),
-          "'%s' is not the file with which the run in '%s' was trained, its "
-          "SHA-256 is %.16s..., not %.16s...: %s",
-          asked, flags->resume, sha256, has_sha256,
-          flags->inexact ? "results may differ"
-                         : "it can only continue with the same, or with "
-                           "--allow-inexact");
-  return flags->inexact;
+    return cli_refuse_library(command, "optimizer", flags->resume, has);
+  if (!cli_is_library(asked))
+    return cli_train_differs(flags, "optimizer", asked, has);
+  if (!cli_find_optimizer(command, asked)) return false;
+  snprintf(now, sizeof(now), "%s' with SHA-256 '%s", own->rule->name,
+           own->sha256);
+  snprintf(was, sizeof(was), "%s' with SHA-256 '%s",
+           name != NULL ? name + 1 : has, sha256 != NULL ? sha256 : "");
+  return strcmp(now, was) == 0 ||
+         cli_train_differs(flags, "optimizer", now, was);
 }
 
 bool cli_train_agrees(const cli_syntax *syntax, const train_flags *flags,
@@ -327,8 +324,7 @@ ls_train_config cli_train_fresh(const train_flags *flags) {
   if (config.keep < 0) config.keep = 5;
   config.gradient_norm = flags->gradient_norm;
   config.flip = flags->flip;
-  // Keeps what a resumed run has.
-  if (config.optimizer_sha256 == NULL) cli_note_optimizer(&config);
+  cli_note_optimizer(&config);
   return config;
 }
 
@@ -351,11 +347,7 @@ ls_train_config cli_train_resumed(const cli_syntax *syntax,
     memcpy((char *)&config + place, option->value, sizeof(int64_t));
   }
   config.model = model;
-  const char *sha256 = cli_optimizer_sha256(resumed->optimizer);
-  if (sha256 != NULL && strcmp(sha256, resumed->optimizer_sha256) == 0)
-    config.optimizer = resumed->optimizer;
-  else
-    cli_note_optimizer(&config);
+  cli_note_optimizer(&config);
   if (flags->asked.epochs != 0 || flags->asked.steps != 0) {
     config.epochs = flags->asked.epochs;
     config.steps = flags->asked.steps;
