@@ -103,7 +103,7 @@ typedef struct ls_hlo_op {
   ls_type *types;  // Types of the results; of a return, the operands.
   size_t num_types;
   ls_hlo_names carried;  // Names in a loop's regions.
-  ls_hlo_cursor regions[2];
+  ls_hlo_cursor *regions;  // A loop's, or a choice's.
   size_t num_regions;
 } ls_hlo_op;
 extern const char *const ls_hlo_directions[6];
@@ -114,6 +114,12 @@ void ls_hlo_read_op(ls_hlo_reader *r, ls_hlo_op *o);
 void ls_hlo_read_attrs(ls_hlo_reader *r, ls_hlo_op *o, const char *end,
                        int depth);
 
+// Returns twice the number of the operand by which a sort's region orders, plus
+// 1 for the largest first; -1: by none alone. Its nodes begin at `first`, its
+// pairs of arguments at the value `items`.
+int64_t ls_hlo_order(const ls_onnx_file *file, size_t first, uint32_t items,
+                     size_t count, uint32_t result);
+
 // ---- Files (hlo_file.c) ----------------------------------------------------
 // Reads a text, and its weights in a file beside it.
 LS_MUST_USE ls_status ls_hlo_decode(ls_runtime *runtime, const void *data,
@@ -123,13 +129,21 @@ bool ls_hlo_is_path(const char *path);
 // Returns the value before a softmax that makes `value`, or `value`.
 uint32_t ls_hlo_logits(const ls_onnx_file *file, uint32_t value);
 
-// ---- Building (hlo_table.c, hlo_math.c) ------------------------------------
+// ---- Building (hlo_table.c, hlo_math.c, hlo_index.c)
+// ------------------------------------
 const ls_onnx_op *ls_hlo_op_find(const char *domain, const char *type);
 void ls_hlo_make_node(ls_onnx_build *b, const ls_onnx_op *op);
 // Compares the inputs' sizes with the text's, and marks the batch.
 void ls_hlo_take_batch(ls_onnx_build *b);
 // Returns an output of the text, with all elements.
 ls_tensor ls_hlo_output(ls_onnx_build *b, uint32_t value);
+
+// Returns the node, number `first` or a later one, that makes a value by an op
+// of this type, or NULL.
+const ls_onnx_node *ls_hlo_maker(const ls_onnx_file *file, size_t first,
+                                 uint32_t value, const char *type);
+// Finds the number that a constant of one element is.
+bool ls_hlo_number(const ls_onnx_file *file, uint32_t value, double *out);
 
 // Return types in the text.
 static inline ls_shape ls_hlo_in_shape(const ls_onnx_build *b, size_t input) {
@@ -144,6 +158,14 @@ int ls_hlo_batch_of(const ls_onnx_build *b, size_t input);
 ls_tensor ls_hlo_whole(ls_onnx_build *b, size_t input);
 // Returns an input with all elements along these dimensions, bits.
 ls_tensor ls_hlo_widened(ls_onnx_build *b, size_t input, uint32_t dims);
+// Returns the dimension of the batch in the operands of an elementwise op.
+int ls_hlo_element_batch(ls_onnx_build *b);
+// Returns an input with all elements, and with the batch in this dimension.
+ls_tensor ls_hlo_batched(ls_onnx_build *b, size_t input, int batch);
+// Returns true if the dimension is in a list.
+bool ls_hlo_has(const int64_t *dims, int count, int dim);
+// Transposes, unless nothing moves.
+ls_tensor ls_hlo_transpose(ls_tensor x, const int *order, int rank);
 // Broadcasts x to sizes of the text; `batch` as above.
 ls_tensor ls_hlo_broadcast(ls_onnx_build *b, ls_tensor x, ls_shape shape,
                            int batch);
@@ -159,6 +181,7 @@ int ls_hlo_ints(ls_onnx_build *b, const char *name, int64_t *out, int most);
   DO(bitcast)                                                                  \
   DO(compare)                                                                  \
   DO(select)                                                                   \
+  DO(choice)                                                                   \
   DO(clamp)                                                                    \
   DO(iota)                                                                     \
   DO(broadcast)                                                                \
@@ -167,8 +190,10 @@ int ls_hlo_ints(ls_onnx_build *b, const char *name, int64_t *out, int most);
   DO(slice)                                                                    \
   DO(dynamic_slice)                                                            \
   DO(dynamic_update)                                                           \
-  DO(pad) DO(concatenate) DO(reverse) DO(reduce) DO(reduce_window) DO(dot)     \
-      DO(dot_general) DO(convolution) DO(gather)
+  DO(pad)                                                                      \
+  DO(concatenate) DO(reverse) DO(reduce) DO(reduce_window) DO(dot)             \
+      DO(dot_general) DO(convolution) DO(gather) DO(scatter) DO(sort)          \
+          DO(top_k)
 #define LS_HLO_DECLARE_(noun) void ls_hlo_make_##noun(ls_onnx_build *b);
 LS_HLO_MAKERS(LS_HLO_DECLARE_)
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reads a StableHLO module: its main function, with calls inlined and loops
-// unrolled. Weights are constants, or arguments whose values are in a file
-// beside the text.
+// Reads a StableHLO module: its main function, with calls and branches inlined
+// and loops unrolled. Weights are constants, or arguments whose values are in a
+// file beside the text.
 #include <stdio.h>
 
 #include "base/runtime_internal.h"
@@ -37,6 +37,7 @@ typedef struct module {
   uint64_t num_scopes;
   scalar *scalars;
   const ls_hlo_cursor *main;
+  bool is_sorting;  // Reads the region of a sort.
   size_t num_read;  // Bytes of ops and heads, with those of calls and loops.
 } module;
 
@@ -266,12 +267,13 @@ static void inline_call(module *m, const ls_hlo_op *o, const scope *outer,
   if (ls_status_is_ok(r->status)) r->now = after;
 }
 
-// Reads a region of a loop with these values of its arguments.
+// Reads a region with these values of its arguments.
 static void inline_region(module *m, const ls_hlo_op *o, const scope *outer,
                           size_t region, const ls_hlo_list *values,
                           ls_hlo_list *out) {
   ls_hlo_reader *r = &m->r;
   const scope s = inner_scope(m, outer, true);
+  const ls_hlo_cursor after = r->now;
   if (!ls_status_is_ok(r->status)) return;
   r->now = o->regions[region];
   ls_hlo_expect(r, "{");
@@ -285,12 +287,12 @@ static void inline_region(module *m, const ls_hlo_op *o, const scope *outer,
   }
   count_text(m, o->regions[region].text);
   read_block(m, &s, out);
+  if (ls_status_is_ok(r->status)) r->now = after;
 }
 
 static void unroll_loop(module *m, const ls_hlo_op *o, const scope *outer,
                         ls_hlo_list *out) {
   ls_hlo_reader *r = &m->r;
-  const ls_hlo_cursor after = r->now;
   *out = o->inputs;
   if (o->num_regions != 2) LS_HLO_EXPECTED(r, "two regions of a loop");
   for (int trip = 0; ls_status_is_ok(r->status); ++trip) {
@@ -313,7 +315,69 @@ static void unroll_loop(module *m, const ls_hlo_op *o, const scope *outer,
       LS_HLO_EXPECTED(r, "as many results of a loop as it has operands");
     *out = values;
   }
-  if (ls_status_is_ok(r->status)) r->now = after;
+}
+
+// Reads the branches of a choice: the one that is known to be taken, or all,
+// among whose results a node for each selects.
+static void inline_branches(module *m, const ls_hlo_op *o, const scope *outer,
+                            ls_hlo_list *out) {
+  ls_hlo_reader *r = &m->r;
+  const size_t count = o->num_regions;
+  const bool is_if = o->type[0] == 'i';
+  ls_hlo_list results = {0};
+  const ls_hlo_list none = {0};
+  if (o->inputs.count != 1 || count == 0 || (is_if && count != 2))
+    LS_HLO_EXPECTED(r, "one operand and the branches of op %s", o->type);
+  if (!ls_status_is_ok(r->status)) return;
+  const int64_t input = o->inputs.items[0];
+  const scalar choice = m->scalars[input];
+  const uint64_t index = (uint64_t)(is_if ? choice.value == 0 : choice.value);
+  for (size_t i = 0; i < count && ls_status_is_ok(r->status); ++i) {
+    ls_hlo_list values = {0};
+    if (choice.is_known && i != (index < count ? index : count - 1)) continue;
+    inline_region(m, o, outer, i, &none, &values);
+    if (values.count != o->num_types)
+      LS_HLO_EXPECTED(r, "%zu results of a branch", o->num_types);
+    for (size_t k = 0; k < values.count; ++k)
+      ls_hlo_add(r, choice.is_known ? out : &results, values.items[k]);
+  }
+  for (size_t k = 0; !choice.is_known && k < o->num_types; ++k) {
+    ls_hlo_op one = *o;
+    one.inputs = (ls_hlo_list){0};
+    one.types += k;
+    ls_hlo_add(r, &one.inputs, input);
+    for (size_t i = 0; i < count; ++i)
+      ls_hlo_add(r, &one.inputs, results.items[i * o->num_types + k]);
+    ls_hlo_add(r, out, 0);
+    if (!ls_status_is_ok(r->status)) return;
+    add_node(m, &one, &out->items[k], 1);
+  }
+}
+
+// Finds the order of a sort by the ops of its region, which are left out then.
+static void find_order(module *m, ls_hlo_op *o, const scope *outer) {
+  ls_hlo_reader *r = &m->r;
+  ls_onnx_file *file = file_of(m);
+  const size_t first = file->num_nodes, count = o->inputs.count;
+  ls_hlo_list items = {0}, results = {0};
+  if (o->num_regions != 1 || o->num_attrs == LS_HLO_MOST_ATTRS)
+    LS_HLO_EXPECTED(r, "one region of op sort");
+  for (size_t i = 0; i < 2 * count && ls_status_is_ok(r->status); ++i) {
+    const ls_dtype dtype = file->types[o->inputs.items[i / 2]].dtype;
+    ls_hlo_add(r, &items, new_value(m, "%", (ls_type){dtype, LS_SCALAR}));
+  }
+  m->is_sorting = true;
+  if (ls_status_is_ok(r->status))
+    inline_region(m, o, outer, 0, &items, &results);
+  m->is_sorting = false;
+  if (results.count != 1) LS_HLO_EXPECTED(r, "one result of a region");
+  if (!ls_status_is_ok(r->status)) return;
+  o->attrs[o->num_attrs++] = (ls_onnx_attr){
+      .name = "order",
+      .kind = LS_ONNX_INT,
+      .number = ls_hlo_order(file, first, (uint32_t)items.items[0], count,
+                             (uint32_t)results.items[0])};
+  file->num_nodes = first;
 }
 
 // Adds a constant once, however often its function is called.
@@ -378,8 +442,12 @@ static bool read_op(module *m, const scope *s, ls_hlo_list *out) {
   count_text(m, begin);
   if (ls_status_is_ok(r->status)) find_operands(m, s, &o);
   if (!ls_status_is_ok(r->status)) return true;
-  if (o.is_total && o.inputs.count > 0 &&
-      ls_dtype_is_float(file_of(m)->types[o.inputs.items[0]].dtype)) {
+  const bool is_total =
+      o.is_total && o.inputs.count > 0 &&
+      ls_dtype_is_float(file_of(m)->types[o.inputs.items[0]].dtype);
+  if (is_total && m->is_sorting && o.num_attrs < LS_HLO_MOST_ATTRS) {
+    o.attrs[o.num_attrs++] = (ls_onnx_attr){.name = "total"};
+  } else if (is_total) {
     r->now = o.begin;
     ls_hlo_fail(r, LS_UNIMPLEMENTED, "op %s of floats in order TOTALORDER",
                 o.type);
@@ -389,9 +457,15 @@ static bool read_op(module *m, const scope *s, ls_hlo_list *out) {
     *out = o.inputs;
     return true;
   }
+  if (strcmp(o.type, "sort") == 0) find_order(m, &o, s);
   const size_t count = o.results.count;
-  if (strcmp(o.type, "call") == 0 || strcmp(o.type, "while") == 0) {
-    (o.type[0] == 'c' ? inline_call : unroll_loop)(m, &o, s, &results);
+  const bool is_choice =
+                 strcmp(o.type, "case") == 0 || strcmp(o.type, "if") == 0,
+             is_call = strcmp(o.type, "call") == 0;
+  if (is_choice || is_call || strcmp(o.type, "while") == 0) {
+    (is_choice ? inline_branches
+     : is_call ? inline_call
+               : unroll_loop)(m, &o, s, &results);
     if (results.count != count)
       LS_HLO_EXPECTED(r, "%zu results of op %s", count, o.type);
     for (size_t i = 0; ls_status_is_ok(r->status) && i < count; ++i)

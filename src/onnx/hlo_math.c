@@ -1,20 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Makers of StableHLO's products, convolutions, reductions, windows and
-// lookups.
+// Makers of StableHLO's products, convolutions, reductions and windows.
 #include <math.h>
 
 #include "base/values/numbers.h"
 #include "graph/make/make.h"
 #include "onnx/hlo.h"
-
-// Transposes, unless nothing moves.
-static ls_tensor transpose_to(ls_tensor x, const int *order, int rank) {
-  bool moves = false;
-  for (int i = 0; i < rank; ++i)
-    moves |= order[i] != i;
-  return moves ? ls_transpose(x, order) : x;
-}
 
 // ---- Products --------------------------------------------------------------
 // Dimensions of an operand: batch, free and contracting ones.
@@ -39,12 +30,6 @@ static bool find_free(dot_side *s) {
   return true;
 }
 
-static bool has(const int64_t *dims, int count, int dim) {
-  for (int i = 0; i < count; ++i)
-    if (dims[i] == dim) return true;
-  return false;
-}
-
 // Returns an operand as [batch, free, contracting], or with the last two
 // swapped, each one dimension.
 static ls_tensor dot_operand(ls_tensor x, const dot_side *s,
@@ -65,7 +50,7 @@ static ls_tensor dot_operand(ls_tensor x, const dot_side *s,
   for (int i = 0; i < at; ++i) {
     const bool is_batch = i < s->num_batch;
     const int place = is_batch ? 0
-                      : has(s->contract, s->num_contract, order[i])
+                      : ls_hlo_has(s->contract, s->num_contract, order[i])
                           ? 3 - free_place
                           : free_place;
     sizes[place] = order[i] == s->tracked || sizes[place] < 0
@@ -74,7 +59,7 @@ static ls_tensor dot_operand(ls_tensor x, const dot_side *s,
   }
   for (rank = 0; rank < 3; ++rank)
     shape.dim[rank] = sizes[rank];
-  return ls_reshape(transpose_to(x, order, at), shape);
+  return ls_reshape(ls_hlo_transpose(x, order, at), shape);
 }
 
 // Returns the dimension of the result that is a free one of a side.
@@ -126,10 +111,8 @@ static void make_product(ls_onnx_build *b, dot_side *s) {
     const bool is_same =
         batch >= 0 && batch < s[i].num_batch && s[i].tracked < 0;
     if (is_same) s[i].tracked = (int)s[i].batch[batch];
-    operands[i] = is_same ? ls_hlo_broadcast(b, ls_onnx_in(b, (size_t)i),
-                                             s[i].shape, s[i].tracked)
-                          : ls_hlo_whole(b, (size_t)i);
-    operands[i] = dot_operand(operands[i], &s[i], i == 1);
+    operands[i] =
+        dot_operand(ls_hlo_batched(b, (size_t)i, s[i].tracked), &s[i], i == 1);
   }
   ls_hlo_give(b, 0,
               ls_hlo_reshape(ls_matmul(operands[0], operands[1]),
@@ -259,17 +242,17 @@ void ls_hlo_make_convolution(ls_onnx_build *b) {
   for (int i = 0; i < all; ++i)
     back[to[i]] = i;
   const ls_tensor w =
-      flip(b, transpose_to(ls_hlo_whole(b, 1), weights, all), rank);
+      flip(b, ls_hlo_transpose(ls_hlo_whole(b, 1), weights, all), rank);
   if (!ls_status_is_ok(b->status)) return;
-  const ls_tensor y =
-      ls_convolution(transpose_to(ls_hlo_whole(b, 0), from, all), w, &options);
-  ls_hlo_give(b, 0, transpose_to(y, back, all), batch >= 0 ? to[0] : -1);
+  const ls_tensor y = ls_convolution(
+      ls_hlo_transpose(ls_hlo_whole(b, 0), from, all), w, &options);
+  ls_hlo_give(b, 0, ls_hlo_transpose(y, back, all), batch >= 0 ? to[0] : -1);
 }
 
 // ---- Makers of values ------------------------------------------------------
-static const ls_onnx_node *maker_of(const ls_onnx_file *file, uint32_t value,
-                                    const char *type) {
-  for (size_t i = file->num_nodes; i-- > 0;) {
+const ls_onnx_node *ls_hlo_maker(const ls_onnx_file *file, size_t first,
+                                 uint32_t value, const char *type) {
+  for (size_t i = file->num_nodes; i-- > first;) {
     const ls_onnx_node *node = &file->nodes[i];
     for (size_t k = 0; k < node->num_outputs; ++k)
       if (node->outputs[k] == value)
@@ -278,15 +261,21 @@ static const ls_onnx_node *maker_of(const ls_onnx_file *file, uint32_t value,
   return NULL;
 }
 
-static bool is_zero(const ls_onnx_file *file, uint32_t value) {
-  for (size_t i = 0; i < file->num_initializers; ++i) {
+bool ls_hlo_number(const ls_onnx_file *file, uint32_t value, double *out) {
+  for (size_t i = file->num_initializers; i-- > 0;) {
     const ls_onnx_initializer *constant = &file->initializers[i];
-    if (constant->value == value)
-      return !constant->is_variable && constant->array != NULL &&
-             ls_array_num_elements(constant->array) == 1 &&
-             ls_array_f64(constant->array, 0) == 0;
+    if (constant->value != value) continue;
+    const bool is_one = !constant->is_variable && constant->array != NULL &&
+                        ls_array_num_elements(constant->array) == 1;
+    if (is_one) *out = ls_array_f64(constant->array, 0);
+    return is_one;
   }
   return false;
+}
+
+static bool is_zero(const ls_onnx_file *file, uint32_t value) {
+  double number = 0;
+  return ls_hlo_number(file, value, &number) && number == 0;
 }
 
 // ---- Reductions ------------------------------------------------------------
@@ -347,7 +336,7 @@ static void make_place(ls_onnx_build *b, const int *axes, int count,
   const ls_onnx_node *node = b->node;
   const char *region = ls_onnx_attr_text(b, "region", "");
   const bool is_max = strncmp(region, "compare GT", 10) == 0;
-  const ls_onnx_node *places = maker_of(file, node->inputs[2], "iota");
+  const ls_onnx_node *places = ls_hlo_maker(file, 0, node->inputs[2], "iota");
   const ls_onnx_attr *along =
       places != NULL ? ls_onnx_attr_find(places, "dim") : NULL;
   if (node->num_inputs != 4 ||
@@ -473,11 +462,11 @@ static void make_window(ls_onnx_build *b, const struct reducer *way,
     back[order[i]] = i;
   const uint32_t singles_only = 1u << singles[0] | 1u << singles[1];
   const ls_tensor x =
-      transpose_to(ls_hlo_widened(b, 0, ~singles_only), order, rank);
+      ls_hlo_transpose(ls_hlo_widened(b, 0, ~singles_only), order, rank);
   ls_hlo_give(
       b, 0,
       with_initial(b, way,
-                   transpose_to(slide(way, x, w, order, rank), back, rank)),
+                   ls_hlo_transpose(slide(way, x, w, order, rank), back, rank)),
       batch);
 }
 
@@ -509,55 +498,6 @@ void ls_hlo_make_reduce_window(ls_onnx_build *b) {
   if (ls_status_is_ok(b->status)) make_window(b, way, &w, rank);
 }
 
-// ---- Lookups ---------------------------------------------------------------
-// Takes whole slices along one axis.
-void ls_hlo_make_gather(ls_onnx_build *b) {
-  const ls_shape shape = ls_hlo_in_shape(b, 0),
-                 wanted = ls_hlo_result_type(b).shape;
-  ls_shape list = ls_hlo_in_shape(b, 1);
-  int64_t axis[LS_MAX_RANK] = {0}, collapsed[LS_MAX_RANK], sizes[LS_MAX_RANK],
-          offsets[LS_MAX_RANK];
-  const int num_offsets = ls_hlo_ints(b, "offset_dims", offsets, LS_MAX_RANK);
-  const int64_t vector = ls_onnx_attr_int(b, "index_vector_dim", 0);
-  const int batch = ls_hlo_batch_of(b, 1);
-  bool fits =
-      ls_hlo_ints(b, "start_index_map", axis, LS_MAX_RANK) == 1 &&
-      ls_hlo_ints(b, "collapsed_slice_dims", collapsed, LS_MAX_RANK) == 1 &&
-      ls_hlo_ints(b, "sizes", sizes, LS_MAX_RANK) == shape.rank &&
-      ls_onnx_attr_find(b->node, "operand_batching_dims") == NULL &&
-      collapsed[0] == axis[0] && axis[0] >= 0 && axis[0] < shape.rank &&
-      ls_hlo_batch_of(b, 0) < 0 && vector >= 0 && vector >= list.rank - 1;
-  if (fits && vector == list.rank - 1) {
-    fits = list.dim[vector] == 1 && batch != vector;
-    list.dim[--list.rank] = 0;
-  }
-  for (int i = 0; fits && i < shape.rank; ++i)
-    fits = sizes[i] == (i == axis[0] ? 1 : shape.dim[i]);
-  if (!fits || wanted.rank != shape.rank - 1 + list.rank) {
-    LS_ONNX_REFUSE(b, "a lookup of other than whole slices along one axis");
-    return;
-  }
-  // The lookup gives x's dimensions before the axis, the list's, those after.
-  int order[LS_MAX_RANK], next = 0, others = 0, to = -1;
-  for (int i = 0; i < wanted.rank; ++i) {
-    bool is_offset = next == list.rank;
-    for (int k = 0; k < num_offsets; ++k)
-      is_offset |= offsets[k] == i;
-    order[i] = is_offset ? (others < axis[0] ? others : others + list.rank)
-                         : (int)axis[0] + next;
-    others += is_offset;
-    next += !is_offset;
-    if (batch >= 0 && order[i] == axis[0] + batch) to = i;
-  }
-  if (next != list.rank) {
-    ls_onnx_fail(b, ls_invalid_argument("damaged dimension_numbers"));
-    return;
-  }
-  const ls_tensor indices = ls_hlo_reshape(ls_hlo_whole(b, 1), list, batch);
-  const ls_tensor y = ls_gather(ls_hlo_whole(b, 0), indices, (int)axis[0]);
-  ls_hlo_give(b, 0, transpose_to(y, order, wanted.rank), to);
-}
-
 // ---- Softmax at the end ----------------------------------------------------
 // Follows broadcasts back from `value` to what they repeat. `dims`, of the
 // value, become those of what is returned, -1 where elements are repeated.
@@ -565,7 +505,7 @@ static uint32_t follow_broadcasts(const ls_onnx_file *file, uint32_t value,
                                   int *dims, int count) {
   enum { MOST_BROADCASTS = 8 };
   for (int k = 0; k < MOST_BROADCASTS; ++k) {
-    const ls_onnx_node *wide = maker_of(file, value, "broadcast_in_dim");
+    const ls_onnx_node *wide = ls_hlo_maker(file, 0, value, "broadcast_in_dim");
     ls_onnx_build b = {.file = file, .node = wide};
     int64_t to[LS_MAX_RANK];
     if (wide == NULL) break;
@@ -595,7 +535,7 @@ static bool is_sum_of(const ls_onnx_file *file, uint32_t value, uint32_t x) {
       !ls_shape_equal(file->types[value].shape, file->types[x].shape))
     return false;
   value = follow_broadcasts(file, value, dims, rank);
-  const ls_onnx_node *sum = maker_of(file, value, "reduce");
+  const ls_onnx_node *sum = ls_hlo_maker(file, 0, value, "reduce");
   ls_onnx_build b = {.file = file, .node = sum};
   bool fits = sum != NULL && sum->inputs[0] == x &&
               is_zero(file, sum->inputs[1]) &&
@@ -611,14 +551,15 @@ static bool is_sum_of(const ls_onnx_file *file, uint32_t value, uint32_t x) {
 // the same along the last dimension.
 uint32_t ls_hlo_logits(const ls_onnx_file *file, uint32_t value) {
   const ls_shape shape = file->types[value].shape;
-  const ls_onnx_node *quotient = maker_of(file, value, "divide");
+  const ls_onnx_node *quotient = ls_hlo_maker(file, 0, value, "divide");
   if (quotient == NULL) return value;
   const ls_onnx_node *power =
-      maker_of(file, quotient->inputs[0], "exponential");
+      ls_hlo_maker(file, 0, quotient->inputs[0], "exponential");
   if (power == NULL ||
       !is_sum_of(file, quotient->inputs[1], quotient->inputs[0]))
     return value;
-  const ls_onnx_node *shifted = maker_of(file, power->inputs[0], "subtract");
+  const ls_onnx_node *shifted =
+      ls_hlo_maker(file, 0, power->inputs[0], "subtract");
   int last = shape.rank - 1;
   if (shifted == NULL ||
       !ls_shape_equal(file->types[shifted->inputs[0]].shape, shape) ||

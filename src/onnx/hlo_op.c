@@ -81,8 +81,8 @@ static void read_value(ls_hlo_reader *r, ls_hlo_op *o, const char *name,
                        int depth) {
   if (depth > LS_HLO_MOST_DEPTH)
     LS_HLO_EXPECTED(r, "an attribute of less depth");
-  if (strcmp(name, "region") == 0 || strcmp(name, "word") == 0)
-    LS_HLO_EXPECTED(r, "no attribute %s", name);
+  static const char *const own[] = {"region", "word", "order", "total", NULL};
+  if (ls_onnx_is_one_of(name, own)) LS_HLO_EXPECTED(r, "no attribute %s", name);
   if (ls_hlo_is(r, "[") || ls_hlo_is(r, "array")) {
     read_lists(r, o, name);
   } else if (r->now.kind == LS_HLO_NUMBER) {
@@ -162,12 +162,12 @@ static bool is_same_name(ls_hlo_cursor a, ls_hlo_cursor b) {
 
 // Describes a region by its ops, such as "maximum", or "compare GT". Its names,
 // as letters in the order in which they come first, must be those of (a, b),
-// c = op a, b, return c; or in the short form those of a choice between two
-// values with their places.
+// c = op a, b, return c; or of (a, b), return b; or in the short form those of
+// a choice between two values with their places.
 static void read_summary(ls_hlo_reader *r, ls_hlo_op *o) {
   enum { MOST_LETTERS = 26 };
   static const char *const known[] = {
-      "abcabc", "abcbac", "abcdeabfaagefhabicdjhikgjlgabmkcdlm", NULL};
+      "abb", "abcabc", "abcbac", "abcdeabfaagefhabicdjhikgjlgabmkcdlm", NULL};
   const bool is_short = ls_hlo_is(r, "reducer");
   char text[100] = "", letters[48] = "";
   ls_hlo_cursor seen[MOST_LETTERS];
@@ -202,7 +202,7 @@ static void read_summary(ls_hlo_reader *r, ls_hlo_op *o) {
     ls_hlo_next(r);
   } while ((depth > 0 || !has_begun) && r->now.kind != LS_HLO_END);
   const bool is_plain =
-      ls_onnx_is_one_of(letters, known) && (is_short || count == 6);
+      ls_onnx_is_one_of(letters, known) && (is_short || count <= 6);
   char *copy = ls_arena_format(&r->onnx.file->memory, "%s%s", text,
                                is_plain ? "" : " of other values");
   if (copy == NULL) ls_hlo_no_memory(r);
@@ -210,12 +210,14 @@ static void read_summary(ls_hlo_reader *r, ls_hlo_op *o) {
 }
 
 static void read_region(ls_hlo_reader *r, ls_hlo_op *o) {
-  if (strcmp(o->type, "while") != 0) {
+  static const char *const kept[] = {"while", "case", "if", "sort", NULL};
+  if (!ls_onnx_is_one_of(o->type, kept)) {
     read_summary(r, o);
     return;
   }
-  if (o->num_regions == 2) LS_HLO_EXPECTED(r, "no third region");
-  if (ls_status_is_ok(r->status)) o->regions[o->num_regions++] = r->now;
+  ls_hlo_cursor *place =
+      ls_hlo_push(r, &o->regions, &o->num_regions, sizeof(*place));
+  if (place != NULL) *place = r->now;
   ls_hlo_skip_brackets(r);
 }
 
@@ -336,10 +338,12 @@ static void read_tail(ls_hlo_reader *r, ls_hlo_op *o, size_t num_results) {
   if (!has_types) LS_HLO_EXPECTED(r, "':' and the types of op %s", o->type);
 }
 
-// Reads the name of an op, with or without quotes.
+// Reads the name of an op, with or without quotes. A composite is the op that
+// it names, or a call of the function which does the same.
 static void read_name(ls_hlo_reader *r, ls_hlo_op *o) {
-  const char *text = ls_hlo_text(r), *dot = strrchr(text, '.');
   o->begin = r->now;
+  const bool is_composite = ls_hlo_accept(r, "stablehlo.composite");
+  const char *text = ls_hlo_text(r), *dot = strrchr(text, '.');
   if ((r->now.kind != LS_HLO_NAME && r->now.kind != LS_HLO_STRING) ||
       strlen(text) >= sizeof(o->type)) {
     LS_HLO_EXPECTED(r, "an op");
@@ -348,11 +352,11 @@ static void read_name(ls_hlo_reader *r, ls_hlo_op *o) {
   snprintf(o->domain, sizeof(o->domain), "%.*s",
            dot != NULL ? (int)(dot - text) : 0, text);
   snprintf(o->type, sizeof(o->type), "%s", dot != NULL ? dot + 1 : text);
-  const char *const structure[] = {"call", "return", "constant", "while"};
-  bool is_known = ls_hlo_op_find(o->domain, o->type) != NULL;
-  for (size_t i = 0; i < 4; ++i)
-    is_known = is_known || strcmp(o->type, structure[i]) == 0;
-  if (is_known) {
+  static const char *const structure[] = {"call", "return", "constant", "while",
+                                          NULL};
+  const bool is_known = ls_hlo_op_find(o->domain, o->type) != NULL;
+  if (is_composite && !is_known) snprintf(o->type, sizeof(o->type), "call");
+  if (is_known || is_composite || ls_onnx_is_one_of(o->type, structure)) {
     ls_hlo_next(r);
     return;
   }

@@ -57,6 +57,7 @@ static const ls_onnx_op ops[] = {
     BINARY("xor", ls_xor),
     MAKE("bitcast_convert", bitcast, 1, 1),
     MAKE("broadcast_in_dim", broadcast, 1, 1),
+    MAKE("case", choice, 2, ANY),
     MAKE("clamp", clamp, 3, 3),
     MAKE("compare", compare, 2, 2),
     MAKE("concatenate", concatenate, 1, ANY),
@@ -67,14 +68,18 @@ static const ls_onnx_op ops[] = {
     MAKE("dynamic_slice", dynamic_slice, 1, LS_MAX_RANK + 1),
     MAKE("dynamic_update_slice", dynamic_update, 2, LS_MAX_RANK + 2),
     MAKE("gather", gather, 2, 2),
+    MAKE("if", choice, 3, 3),
     MAKE("iota", iota, 0, 0),
     MAKE("pad", pad, 2, 2),
     MAKE("reduce", reduce, 2, 4),
     MAKE("reduce_window", reduce_window, 2, 2),
     MAKE("reshape", reshape, 1, 1),
     MAKE("reverse", reverse, 1, 1),
+    MAKE("scatter", scatter, 3, 3),
     MAKE("select", select, 3, 3),
     MAKE("slice", slice, 1, 1),
+    MAKE("sort", sort, 1, ANY),
+    MAKE("top_k", top_k, 1, 1),
     MAKE("transpose", transpose, 1, 1),
 };
 
@@ -152,8 +157,7 @@ static bool has_other_batch(const ls_onnx_build *b) {
   return is_other;
 }
 
-// Returns the dimension of the batch in the operands of an elementwise op.
-static int element_batch(ls_onnx_build *b) {
+int ls_hlo_element_batch(ls_onnx_build *b) {
   int batch = -1;
   for (size_t i = 0; i < b->node->num_inputs; ++i) {
     const int own = ls_hlo_batch_of(b, i);
@@ -206,6 +210,15 @@ ls_tensor ls_hlo_whole(ls_onnx_build *b, size_t input) {
   return widen(b, b->node->inputs[input], UINT32_MAX);
 }
 
+ls_tensor ls_hlo_batched(ls_onnx_build *b, size_t input, int batch) {
+  const ls_tensor x = ls_onnx_in(b, input);
+  if (batch < 0 || ls_hlo_batch_of(b, input) >= 0 || x.ref == 0)
+    return ls_hlo_whole(b, input);
+  if (ls_tensor_shape(x).dim[batch] != 1)
+    ls_hlo_refuse_batch(b, "an operand with the batch in its sizes");
+  return ls_hlo_broadcast(b, x, ls_hlo_in_shape(b, input), batch);
+}
+
 ls_tensor ls_hlo_output(ls_onnx_build *b, uint32_t value) {
   const ls_shape shape = b->file->types[value].shape;
   if (has_other_batch(b) && b->values[value].batch == 0 && shape.rank > 0 &&
@@ -216,6 +229,19 @@ ls_tensor ls_hlo_output(ls_onnx_build *b, uint32_t value) {
 
 ls_tensor ls_hlo_widened(ls_onnx_build *b, size_t input, uint32_t dims) {
   return widen(b, b->node->inputs[input], dims);
+}
+
+bool ls_hlo_has(const int64_t *dims, int count, int dim) {
+  for (int i = 0; i < count; ++i)
+    if (dims[i] == dim) return true;
+  return false;
+}
+
+ls_tensor ls_hlo_transpose(ls_tensor x, const int *order, int rank) {
+  bool moves = false;
+  for (int i = 0; i < rank; ++i)
+    moves |= order[i] != i;
+  return moves ? ls_transpose(x, order) : x;
 }
 
 ls_tensor ls_hlo_reshape(ls_tensor x, ls_shape shape, int batch) {
@@ -286,7 +312,7 @@ void ls_hlo_make_node(ls_onnx_build *b, const ls_onnx_op *op) {
   const ls_tensor x = ls_onnx_in(b, 0);
   ls_hlo_give(
       b, 0, op->unary != NULL ? op->unary(x) : op->binary(x, ls_onnx_in(b, 1)),
-      element_batch(b));
+      ls_hlo_element_batch(b));
 }
 
 // ---- Elementwise -----------------------------------------------------------
@@ -306,17 +332,15 @@ void ls_hlo_make_bitcast(ls_onnx_build *b) {
 }
 
 void ls_hlo_make_compare(ls_onnx_build *b) {
-  static const struct {
-    const char *name;
-    ls_tensor (*make)(ls_tensor x, ls_tensor y);
-  } ways[] = {{"EQ", ls_equal},   {"NE", ls_not_equal},
-              {"LT", ls_less},    {"LE", ls_less_equal},
-              {"GT", ls_greater}, {"GE", ls_greater_equal}};
+  static ls_tensor (*const makers[])(ls_tensor x, ls_tensor y) = {
+      ls_equal,      ls_not_equal, ls_less,
+      ls_less_equal, ls_greater,   ls_greater_equal};
   const char *way = ls_onnx_attr_text(b, "word", "");
-  for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); ++i)
-    if (strcmp(ways[i].name, way) == 0) {
+  for (size_t i = 0; i < sizeof(makers) / sizeof(makers[0]); ++i)
+    if (strcmp(ls_hlo_directions[i], way) == 0) {
       const ls_tensor y = ls_onnx_in(b, 1);
-      ls_hlo_give(b, 0, ways[i].make(ls_onnx_in(b, 0), y), element_batch(b));
+      ls_hlo_give(b, 0, makers[i](ls_onnx_in(b, 0), y),
+                  ls_hlo_element_batch(b));
       return;
     }
   ls_onnx_fail(b, ls_invalid_argument("a comparison without a direction"));
@@ -325,13 +349,27 @@ void ls_hlo_make_compare(ls_onnx_build *b) {
 void ls_hlo_make_select(ls_onnx_build *b) {
   const ls_tensor otherwise = ls_onnx_in(b, 2), x = ls_onnx_in(b, 1);
   ls_hlo_give(b, 0, ls_select(ls_onnx_in(b, 0), x, otherwise),
-              element_batch(b));
+              ls_hlo_element_batch(b));
+}
+
+void ls_hlo_make_choice(ls_onnx_build *b) {
+  const size_t last = b->node->num_inputs - 1;
+  const int batch = ls_hlo_element_batch(b);
+  const ls_tensor index = ls_onnx_in(b, 0);
+  ls_tensor y = ls_hlo_batched(b, last, batch);
+  for (size_t k = last - 1; k > 0; --k)
+    y = ls_select(ls_tensor_dtype(index) == LS_DTYPE_BOOL
+                      ? index
+                      : ls_equal(index, ls_scalar_i64(ls_tensor_dtype(index),
+                                                      (int64_t)k - 1)),
+                  ls_hlo_batched(b, k, batch), y);
+  ls_hlo_give(b, 0, y, batch);
 }
 
 void ls_hlo_make_clamp(ls_onnx_build *b) {
   const ls_tensor most = ls_onnx_in(b, 2), least = ls_onnx_in(b, 0);
   ls_hlo_give(b, 0, ls_minimum(ls_maximum(ls_onnx_in(b, 1), least), most),
-              element_batch(b));
+              ls_hlo_element_batch(b));
 }
 
 // ---- Shapes ----------------------------------------------------------------
@@ -508,7 +546,7 @@ void ls_hlo_make_dynamic_slice(ls_onnx_build *b) {
 void ls_hlo_make_dynamic_update(ls_onnx_build *b) {
   const ls_shape shape = ls_hlo_in_shape(b, 0), part = ls_hlo_in_shape(b, 1);
   const int own = ls_hlo_batch_of(b, 0), batch = ls_hlo_batch_of(b, 1);
-  ls_tensor at[LS_MAX_RANK], x = ls_hlo_whole(b, 0);
+  ls_tensor at[LS_MAX_RANK];
   if (b->node->num_inputs != (size_t)shape.rank + 2 ||
       part.rank != shape.rank) {
     ls_onnx_fail(b, ls_invalid_argument("%zu operands", b->node->num_inputs));
@@ -517,10 +555,9 @@ void ls_hlo_make_dynamic_update(ls_onnx_build *b) {
   if ((own >= 0 && own != batch) ||
       (batch >= 0 && part.dim[batch] != shape.dim[batch]))
     ls_hlo_refuse_batch(b, "an update of a part of the batch");
-  else if (own < 0 && batch >= 0)
-    x = ls_hlo_broadcast(b, ls_onnx_in(b, 0), shape, batch);
   for (int32_t i = 0; i < shape.rank; ++i)
     at[i] = ls_onnx_in(b, (size_t)i + 2);
+  const ls_tensor x = ls_hlo_batched(b, 0, batch);
   ls_hlo_give(b, 0, ls_dynamic_update_slice(x, ls_hlo_whole(b, 1), at), batch);
 }
 
@@ -544,15 +581,12 @@ void ls_hlo_make_concatenate(ls_onnx_build *b) {
   const int64_t axis = ls_onnx_attr_int(b, "dim", -1);
   const size_t count = b->node->num_inputs;
   ls_tensor *parts = ls_arena_new_array(b->memory, ls_tensor, count);
-  const int batch = element_batch(b);
+  const int batch = ls_hlo_element_batch(b);
   if (parts == NULL) ls_onnx_fail(b, ls_out_of_memory());
   if (batch >= 0 && axis == batch)
     ls_hlo_refuse_batch(b, "a concatenation of batches");
   for (size_t i = 0; parts != NULL && i < count; ++i)
-    parts[i] = batch >= 0 && ls_hlo_batch_of(b, i) < 0
-                   ? ls_hlo_broadcast(b, ls_onnx_in(b, i),
-                                      ls_hlo_in_shape(b, i), batch)
-                   : ls_hlo_whole(b, i);
+    parts[i] = ls_hlo_batched(b, i, batch);
   if (parts != NULL && ls_status_is_ok(b->status))
     ls_hlo_give(b, 0, ls_concatenate(parts, count, (int)axis), batch);
 }

@@ -200,7 +200,7 @@ TEST(ops_at_the_edges_of_what_is_read_are_refused) {
                 "slice_sizes = array<i64: 1, 4>}> : (tensor<3x4xf32>, "
                 "tensor<i32>) -> tensor<4xf32>"),
        LS_SHAPE(3, 4), LS_UNIMPLEMENTED,
-       "a lookup of other than whole slices along one axis"},
+       "other than slices at positions, whole along other axes"},
       {"3x4xf32", "3x1xf32",
        LINE("%i = stablehlo.constant dense<> : tensor<0xi32>")
            LINE("%y = stablehlo.dynamic_slice %x, %i, %i, sizes = [3, 1] : "
