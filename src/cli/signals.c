@@ -30,9 +30,17 @@ static void say(const char *line) {
   (void)!write(STDERR_FILENO, line, strlen(line));
 }
 
+// Ends by the signal itself: MPICH takes an exit with any code before MPI_Init
+// for no failure, and leaves the other ranks waiting in theirs.
 static void end_program(int number) {
+  sigset_t raised;
   for (int i = 0; i < NUM_SIGNALS; ++i)
     if (signals[i].number == number) say(signals[i].line);
+  sigemptyset(&raised);
+  sigaddset(&raised, number);
+  (void)signal(number, SIG_DFL);
+  (void)raise(number);
+  (void)sigprocmask(SIG_UNBLOCK, &raised, NULL);
   _exit(CLI_SIGNAL + number);
 }
 

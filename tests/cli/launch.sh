@@ -134,6 +134,20 @@ launches_all() {
   stops 130
   says 'rank [012] stops' out.txt 3
 
+  # A rank that a signal ends before its run, while a library loads, was killed
+  # by it: MPI takes any code before MPI_Init for no failure.
+  rm -f was-loaded
+  cp "${LS_BUILD_DIR:?}/tests/cli/libraries/tells.so" mine.so
+  "$lockstep" launch --ranks 1 --mpi "$mpi" -- "$lockstep" train \
+    --model "$PWD/mine.so" >out.txt 2>err.txt &
+  process=$!
+  waits_for test -e was-loaded
+  pkill -TERM -n -f "^$lockstep train --model $PWD/mine.so\$"
+  wait $process
+  code=$?
+  [ $code = 143 ] || fail "$mpi: ended early with code $code"
+  says 'rank 0 of 1 was killed by signal 15' err.txt 1
+
   # A signal reaches all ranks, which end by themselves.
   rm -f waits.*
   starts 3 0 sh ../ranked.sh waits
