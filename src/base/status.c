@@ -17,6 +17,7 @@ struct ls_status_object {
   const char *file;  // Static text.
   const char *text;  // Owned, except in the static status.
   ls_cause cause;
+  int32_t rank;  // Plus 1; 0: this process.
 };
 
 static struct ls_status_object out_of_memory = {
@@ -131,11 +132,13 @@ ls_status ls_null_item(const char *function, const char *items, size_t index,
 
 ls_status ls_status_clone(ls_status status) {
   if (status == NULL || status == &out_of_memory) return status;
-  return ls_status_because(
-      make_status(status->code, status->file, status->line,
-                  ls_copy_text(ls_allocator_system(), status->text,
-                               strlen(status->text))),
-      status->cause);
+  return ls_status_of_rank(
+      ls_status_because(
+          make_status(status->code, status->file, status->line,
+                      ls_copy_text(ls_allocator_system(), status->text,
+                                   strlen(status->text))),
+          status->cause),
+      ls_status_rank(status));
 }
 
 ls_status ls_status_because(ls_status status, ls_cause cause) {
@@ -145,6 +148,15 @@ ls_status ls_status_because(ls_status status, ls_cause cause) {
 
 ls_cause ls_status_cause(ls_status status) {
   return status == NULL ? LS_CAUSE_UNKNOWN : status->cause;
+}
+
+ls_status ls_status_of_rank(ls_status status, int32_t rank) {
+  if (status != NULL && status != &out_of_memory) status->rank = rank + 1;
+  return status;
+}
+
+int32_t ls_status_rank(ls_status status) {
+  return status == NULL ? -1 : status->rank - 1;
 }
 
 void ls_status_free(ls_status status) {

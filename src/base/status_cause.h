@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Failures that a caller recognizes: by their code, or by their cause. Clones
-// and annotated statuses keep the cause.
+// Failures that a caller recognizes: by their code, their cause, or the rank
+// that had them. Clones and annotated statuses keep cause and rank.
 #ifndef LS_BASE_STATUS_CAUSE_H_
 #define LS_BASE_STATUS_CAUSE_H_
+
+#include <stdint.h>
 
 #include "lockstep/status.h"
 
@@ -16,6 +18,11 @@ typedef enum ls_cause {
 // stays as it is.
 LS_MUST_USE ls_status ls_status_because(ls_status status, ls_cause cause);
 ls_cause ls_status_cause(ls_status status);
+
+// Sets the rank that had the failure, of which this one has only heard, and
+// returns it. ls_status_rank returns -1 for a failure of this process.
+LS_MUST_USE ls_status ls_status_of_rank(ls_status status, int32_t rank);
+int32_t ls_status_rank(ls_status status);
 
 // Returns `status`; OK, and frees it, if it has this code.
 LS_MUST_USE static inline ls_status ls_status_unless(ls_status status,

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory/map.h"
+#include "base/status_cause.h"
 
 // A message to all other ranks.
 struct ls_rank_word {
@@ -109,8 +110,10 @@ static ls_status find_failure(const ls_ranks *ranks, ls_status own) {
   for (size_t k = 0; ls_status_is_ok(own) && k < ls_ranks_count(ranks); ++k) {
     const struct ls_rank_word *word = &ranks->words[k];
     if (word->code != LS_OK)
-      own = LS_STATUS((ls_code)word->code, "on rank %zu of %zu: %s", k,
-                      ls_ranks_count(ranks), word->text);
+      own = ls_status_of_rank(LS_STATUS((ls_code)word->code,
+                                        "on rank %zu of %zu: %s", k,
+                                        ls_ranks_count(ranks), word->text),
+                              (int32_t)k);
   }
   return own;
 }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/runtime_internal.h"
+#include "base/status_cause.h"
 
 int64_t ls_exchanger_now(const ls_exchanger *self) {
   return self->clock->now(self->clock->user);
@@ -205,10 +206,13 @@ static ls_status wait_for_exchange(ls_communicator *communicator,
 
 static void cancel_all(ls_communicator *communicator, ls_status why) {
   ls_exchanger *self = (ls_exchanger *)communicator;
+  const int32_t origin = ls_status_rank(why);
+  ls_status failure = ls_status_clone(why);
+  if (origin < 0)
+    failure = ls_status_annotate(failure, "on rank %d of %d", self->base.rank,
+                                 self->base.ranks);
   ls_mutex_lock(&self->lock);
-  ls_exchanger_fail(self,
-                    ls_status_annotate(ls_status_clone(why), "on rank %d of %d",
-                                       self->base.rank, self->base.ranks));
+  fail_for(self, origin < 0 ? self->base.rank : origin, failure);
   ls_mutex_unlock(&self->lock);
 }
 

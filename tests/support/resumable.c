@@ -518,6 +518,9 @@ static ls_status live_as_rank(ls_communicator *communicator, void *user) {
   if (it->run->seen != NULL)
     snprintf(it->run->seen[communicator->rank], RESUMABLE_MOST_TEXT, "%s: %s",
              ls_code_name(ls_status_code(status)), ls_status_message(status));
+  if (it->run->blamed != NULL)
+    it->run->blamed[communicator->rank] =
+        __atomic_load_n(&communicator->failed_rank, __ATOMIC_ACQUIRE);
   return status;
 }
 

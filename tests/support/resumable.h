@@ -64,6 +64,7 @@ typedef struct resumable {
   const struct resumable *odd;
   int odd_rank;
   char (*seen)[RESUMABLE_MOST_TEXT];  // Code and message of each rank.
+  int32_t *blamed;  // The rank that each takes for the failed one.
 } resumable;
 
 // Runs under runtimes of its own, as other processes would.

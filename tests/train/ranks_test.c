@@ -157,7 +157,12 @@ TEST(what_one_cannot_write_ends_the_run_and_names_it) {
     then.stop_at = 0;
     then.resume = true;
     disks[3].refused = 1;
+    int32_t blamed[MOST_RANKS];
+    then.blamed = blamed;
     ls_status status = run(then, "full");
+    // Those that have heard of it only do not take it for their own.
+    for (int k = 0; k < MOST_RANKS; ++k)
+      assert_int_equal(blamed[k], 3);
     expect_contains(ls_status_message(status), "the disk of 3 is full");
     expect_contains(ls_status_message(status), "on rank 3 of 4");
     expect_contains(ls_status_message(status), "the checkpoint of step 12");

@@ -203,9 +203,10 @@ bool ls_loses_session(ls_status status) {
 ls_status ls_keep_session(ls_status status, const char *text) {
   if (!ls_loses_session(status)) return status;
   LS_OWN(ls_status, cause) = status;
-  return ls_status_because(LS_STATUS(ls_status_code(cause), "%s: %s", text,
-                                     ls_status_message(cause)),
-                           LS_CAUSE_FILES);
+  const ls_status kept = LS_STATUS(ls_status_code(cause), "%s: %s", text,
+                                   ls_status_message(cause));
+  return ls_status_of_rank(ls_status_because(kept, LS_CAUSE_FILES),
+                           ls_status_rank(cause));
 }
 
 // ---- Steps -----------------------------------------------------------------
