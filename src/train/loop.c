@@ -2,6 +2,7 @@
 // Training runs: start or resume in a folder, epochs, end.
 #include "train/loop.h"
 
+#include "base/plain.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "data/iterator.h"
@@ -91,12 +92,14 @@ static ls_status loop_make(const ls_train_options *options, ls_loop *loop) {
 }
 
 // ---- In a run folder -------------------------------------------------------
+// Begins without a checkpoint, on all ranks with the same values.
 static ls_status warm_up(ls_loop *loop) {
   const ls_train_options *o = &loop->plan.options;
-  if (o->warm_start == NULL) return ls_ok();
-  return ls_run_ranks_agree(
-      &loop->ranks,
-      ls_warm_start_apply(loop->runtime, o->model, o->warm_start));
+  if (o->warm_start != NULL)
+    LS_RETURN_IF_ERROR(ls_run_ranks_agree(
+        &loop->ranks,
+        ls_warm_start_apply(loop->runtime, o->model, o->warm_start)));
+  return ls_run_ranks_compare(&loop->ranks);
 }
 
 // Lets the loop begin after the steps of a checkpoint in `folder`.
@@ -221,56 +224,61 @@ static ls_status create_hooks(ls_loop *loop) {
   return ls_hook_list_create(&loop->hooks);
 }
 
-// Lists the facts of a run that all ranks share.
-static ls_status list_facts(const ls_loop *loop, ls_text *text) {
+// Hashes the data, and those of evaluations.
+static ls_status identify_sets(const ls_loop *loop, char data[17],
+                               char test[17]) {
   const ls_train_options *o = &loop->plan.options;
-  uint64_t data = 0;
-  const struct {
-    const char *noun;
-    int64_t value;
-  } rows[] = {
-      {"number of replicas", ls_strategy_num_replicas(o->strategy)},
-      {"number of examples", loop->plan.examples},
-      {"batch size", o->batch_size},
-      {"number of epochs", o->epochs},
-      {"number of steps", loop->plan.num_steps},
-      {"seed", o->seed},
-      {"number of steps in a line of metrics", o->log_every},
-      {"number of steps between saves", o->save_steps},
-      {"number of checkpoints", o->keep.value},
-      {"patience", o->patience},
-      {"gradient_norm", o->gradient_norm},
-      {"use of a run folder", o->run_folder != NULL},
-      {"resumption", o->resume},
-      {"use of another run's checkpoint", o->from != NULL},
-      {"step of that checkpoint", o->from_step.set ? o->from_step.value : -1},
-      {"check_ranks", o->check_ranks},
-      {"number of steps between checksums", o->checksum},
-  };
-  LS_RETURN_IF_ERROR(ls_train_identify_data(loop->runtime, o->train, &data));
-  ls_text_append_format(text, "model: %s\n", o->model->type->name);
-  for (size_t i = 0; i < LS_COUNT_OF(rows); ++i)
-    ls_text_append_format(text, "%s: %lld\n", rows[i].noun,
-                          (long long)rows[i].value);
-  ls_text_append_format(text, "best metric: %s\n",
-                        o->keep_best != NULL ? o->keep_best : "none");
-  ls_text_append_format(text, "rule of early stopping: %s, %.17g\n",
-                        o->stop_early != NULL ? o->stop_early : "none",
-                        o->min_delta);
-  ls_text_append_format(text, "data, by their hash: %016llx\n",
-                        (unsigned long long)data);
-  return ls_text_status(text);
+  uint64_t hashes[2] = {0};
+  LS_RETURN_IF_ERROR(
+      ls_train_identify_data(loop->runtime, o->train, &hashes[0]));
+  if (o->test != NULL)
+    LS_RETURN_IF_ERROR(
+        ls_train_identify_data(loop->runtime, o->test, &hashes[1]));
+  ls_format(data, 17, "%016llx", (unsigned long long)hashes[0]);
+  ls_format(test, 17, "%016llx", (unsigned long long)hashes[1]);
+  return ls_ok();
 }
 
 // Fails on all ranks if one cannot begin, or if they differ.
 static ls_status compare_ranks(ls_loop *loop, ls_status own) {
-  if (loop->ranks.all.communicator == NULL) return own;
-  LS_OWN(ls_text, facts) = {0};
-  ls_text_init(&facts, ls_runtime_allocator(loop->runtime));
-  if (ls_status_is_ok(own)) own = list_facts(loop, &facts);
-  return ls_ranks_compare(
-      &loop->ranks.all, own,
-      &(ls_rank_facts){.verb = "train with", .text = &facts});
+  const ls_train_options *o = &loop->plan.options;
+  ls_ranks *ranks = &loop->ranks.all;
+  char data[17], test[17], least[40];
+  if (ranks->communicator == NULL) return own;
+  if (ls_status_is_ok(own)) own = identify_sets(loop, data, test);
+  if (!ls_status_is_ok(own)) return ls_run_facts_compare(ranks, own, NULL, 0);
+  ls_format(least, sizeof(least), "%.17g", o->min_delta);
+  const ls_run_fact facts[] = {
+      {"model", .text = o->model->type->name},
+      {"number of replicas", .number = ls_strategy_num_replicas(o->strategy)},
+      {"number of examples", .number = loop->plan.examples},
+      {"batch size", .number = o->batch_size},
+      {"number of epochs", .number = o->epochs},
+      {"number of steps", .number = loop->plan.num_steps},
+      {"seed", .number = o->seed},
+      {"number of steps in a line of metrics", .number = o->log_every},
+      {"number of steps between saves", .number = o->save_steps},
+      {"number of checkpoints", .number = o->keep.value},
+      {"rule of early stopping", .text = ls_text_or_none(o->stop_early)},
+      {"patience", .number = o->patience},
+      {"min_delta", .text = least},
+      {"best metric", .text = ls_text_or_none(o->keep_best)},
+      {"gradient_norm", .number = o->gradient_norm},
+      {"use of a run folder", .number = o->run_folder != NULL},
+      {"resumption", .number = o->resume},
+      {"use of another run's checkpoint", .number = o->from != NULL},
+      {"step of that checkpoint",
+       .number = o->from_step.set ? o->from_step.value : -1},
+      {"use of a warm start", .number = o->warm_start != NULL},
+      {"check_ranks", .number = o->check_ranks},
+      {"number of steps between checksums", .number = o->checksum},
+      {"attest", .number = o->attest},
+      {"use of event files", .number = o->events != NULL},
+      {"use of a test set", .number = o->test != NULL},
+      {"data, by their hash", .text = data},
+      {"test set, by its hash", .text = test},
+  };
+  return ls_run_facts_compare(ranks, own, facts, LS_COUNT_OF(facts));
 }
 
 static ls_status loop_begin(const ls_train_options *options, ls_loop *loop) {

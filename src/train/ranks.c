@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/ranks.h"
 
-
 ls_status ls_run_ranks_init(ls_run_ranks *ranks, ls_runtime *runtime,
                             const ls_strategy *strategy) {
   *ranks = (ls_run_ranks){0};
@@ -22,6 +21,33 @@ void ls_run_ranks_deinit(ls_run_ranks *ranks) {
 
 bool ls_run_ranks_writes(const ls_run_ranks *ranks) {
   return ls_ranks_own(&ranks->all) == 0;
+}
+
+// ---- Comparing -------------------------------------------------------------
+ls_status ls_run_facts_compare(ls_ranks *ranks, ls_status own,
+                               const ls_run_fact *facts, size_t count) {
+  if (ranks->communicator == NULL) return own;
+  LS_OWN(ls_text, text) = {.allocator = ranks->allocator};
+  for (size_t i = 0; i < count; ++i)
+    if (facts[i].text != NULL)
+      ls_text_append_format(&text, "%s: %s\n", facts[i].noun, facts[i].text);
+    else
+      ls_text_append_format(&text, "%s: %lld\n", facts[i].noun,
+                            (long long)facts[i].number);
+  return ls_ranks_compare(
+      ranks, own, &(ls_rank_facts){.verb = "train with", .text = &text});
+}
+
+ls_status ls_run_ranks_compare(ls_run_ranks *ranks) {
+  const ls_rank_sums *sums = &ranks->sums;
+  uint64_t sum = 0;
+  if (ranks->all.communicator == NULL) return ls_ok();
+  LS_OWN(ls_text, text) = {.allocator = ranks->all.allocator};
+  const ls_status status =
+      ls_train_sum(sums->runtime, sums->model, 0, &text, &sum);
+  return ls_ranks_compare(
+      &ranks->all, status,
+      &(ls_rank_facts){.verb = "begin with", .text = &text});
 }
 
 // ---- Checksums -------------------------------------------------------------

@@ -46,6 +46,23 @@ LS_MUST_USE ls_status ls_variables_sum(ls_runtime *runtime, ls_store *store,
                                        size_t count, int64_t step,
                                        ls_text *text, uint64_t *out_sum);
 
+// A fact that is the same on all ranks of a run: a text, or a number.
+typedef struct ls_run_fact {
+  const char *noun;
+  int64_t number;    // Without a text.
+  const char *text;  // NULL: a number.
+} ls_run_fact;
+static inline const char *ls_text_or_none(const char *text) {
+  return text != NULL ? text : "none";
+}
+// Compares the facts of all ranks before their run. `own` is this rank's
+// failure so far, which then is that of all, without facts.
+//   LS_FAILED_PRECONDITION  on all ranks: names two of them, the fact and its
+//                           values.
+LS_MUST_USE ls_status ls_run_facts_compare(ls_ranks *ranks, ls_status own,
+                                           const ls_run_fact *facts,
+                                           size_t count);
+
 // Zeroed: a single rank.
 typedef struct ls_run_ranks {
   ls_ranks all;
@@ -60,6 +77,10 @@ LS_MUST_USE ls_status ls_run_ranks_init(ls_run_ranks *ranks,
 void ls_run_ranks_deinit(ls_run_ranks *ranks);
 // Returns true on the rank that writes the run's files.
 bool ls_run_ranks_writes(const ls_run_ranks *ranks);
+
+// Compares the initial values of the variables, once before the first step.
+//   LS_FAILED_PRECONDITION  on all ranks: names two of them and the variable.
+LS_MUST_USE ls_status ls_run_ranks_compare(ls_run_ranks *ranks);
 
 // Adds a checksum of the variables to the next ls_run_ranks_stop, if the check
 // is due at `step`. All ranks call it at the same steps.

@@ -17,6 +17,7 @@
 #include "lockstep/metrics.h"
 #include "lockstep/replicate.h"
 #include "lockstep/train_and_evaluate.h"
+#include "lockstep/training_parts.h"
 #include "support/estimators.h"
 #include "support/place.h"
 #include "support/resumable.h"
@@ -64,7 +65,10 @@ struct job {
   int fails_to_hear;   // Host call number from 1 on; 0: none.
   bool fails_in_hook;  // After a run on rank `fails_on`.
   bool strays;         // That rank's weights become zeros after a run.
-  int64_t check_ranks;
+  int64_t check_ranks, seed, checksum, throttle;
+  const char *stop_early;
+  const char *warm;  // Folder of the initial values.
+  job *odd;          // The job of rank 1, if it differs.
   ls_input_pipeline pipeline;
   tally counts[RANKS];
   source sources[RANKS][HOSTS];
@@ -254,15 +258,17 @@ static ls_status train(job *j, tally *t) {
   LS_RETURN_IF_ERROR(ls_tpu_run_config_create(
       &(ls_run_config_options){.master = name,
                                .model_dir = j->folder,
-                               .random_seed = LS_SOME(11),
+                               .random_seed = LS_SOME(11 + j->seed),
                                .save_checkpoints_steps = some(j->save_steps),
                                .save_checkpoints_secs = some(j->save_seconds),
                                .tpu = &tpu},
       &config));
+  const ls_warm_start warm = {.path = j->warm};
   LS_RETURN_IF_ERROR(ls_estimator_create(
       &(ls_estimator_options){.model_fn = {.call = model, .user = j},
                               .config = config,
                               .any_batch = j->any_batch,
+                              .warm_start = j->warm != NULL ? &warm : NULL,
                               .eval_on_tpu =
                                   j->on_cpu ? LS_FLAG_OFF : LS_FLAG_DEFAULT,
                               .train_batch_size = LS_SOME(24),
@@ -278,7 +284,9 @@ static ls_status train(job *j, tally *t) {
                                  .hooks = &hook,
                                  .num_hooks = hook != NULL,
                                  .stop = stop,
-                                 .lines = {.check_ranks = j->check_ranks}},
+                                 .lines = {.metrics = j->checksum > 0,
+                                           .checksum = j->checksum,
+                                           .check_ranks = j->check_ranks}},
         &end));
     t->step = end.step;
     t->stopped = end.stopped;
@@ -289,8 +297,10 @@ static ls_status train(job *j, tally *t) {
   const ls_status status = ls_train_and_evaluate(
       estimator,
       &(ls_train_spec){.input = from, .max_steps = LS_SOME(j->steps)},
-      &(ls_eval_spec){
-          .input = from, .steps = LS_SOME(3), .throttle_secs = LS_SOME(0)},
+      &(ls_eval_spec){.input = from,
+                      .steps = LS_SOME(3),
+                      .throttle_secs = LS_SOME(j->throttle),
+                      .stop_early = j->stop_early},
       &end);
   t->step = end.training.step;
   if (ls_status_is_ok(status) && end.metrics.kind == LS_KIND_DICT &&
@@ -304,7 +314,8 @@ static ls_status work(ls_communicator *communicator, void *user) {
   job *j = user;
   LS_OWN(open_place, home) = runtime_begin(
       (ls_runtime_options){.threads = 1, .communicator = communicator});
-  return train(j, &j->counts[communicator->rank]);
+  return train(communicator->rank == 1 && j->odd != NULL ? j->odd : j,
+               &j->counts[communicator->rank]);
 }
 
 static void run(job *j, int ranks) {
@@ -550,6 +561,72 @@ TEST(a_failure_on_one_rank_ends_all) {
 }
 
 // ---- Refused ---------------------------------------------------------------
+// The job of rank 1 differs, and no rank waits for it.
+static void expect_odd(const job *like, job odd, const char *text) {
+  job j = *like;
+  j.folder = odd.folder = "odd";
+  j.odd = &odd;
+  remove_folder(j.folder);
+  now = &j;
+  expect_status(ls_standin_run(2, work, &j), LS_FAILED_PRECONDITION, text);
+}
+
+TEST(options_that_differ_are_named_before_the_first_step) {
+  const job like = {.hosts = 2, .cores = 1, .steps = 9, .save_steps = 3};
+  job odd[9];
+  for (size_t i = 0; i < LS_COUNT_OF(odd); ++i)
+    odd[i] = like;
+  odd[0].seed = 1;
+  expect_odd(&like, odd[0], "ranks 0 and 1 train with another seed: 11 and 12");
+  odd[1].steps = 8;
+  expect_odd(&like, odd[1], "another number of steps: 9 and 8");
+  odd[2].save_steps = 2;
+  expect_odd(&like, odd[2], "another number of steps between saves: 3 and 2");
+  odd[3].checksum = 1;
+  expect_odd(&like, odd[3], "another use of lines of metrics: 0 and 1");
+  odd[4].check_ranks = 1;
+  expect_odd(&like, odd[4], "another check_ranks: 0 and 1");
+  odd[5].iterations = "1";
+  expect_odd(&like, odd[5], "another iterations_per_loop: 3 and 1");
+  odd[6].evaluates = true;
+  expect_odd(&like, odd[6], "another use of evaluations: 0 and 1");
+  job evaluates = like;
+  evaluates.evaluates = true;
+  evaluates.on_cpu = odd[7].on_cpu = true;
+  expect_odd(&evaluates, odd[7], "another use of evaluations: 1 and 0");
+  odd[8] = evaluates;
+  odd[8].stop_early = "loss";
+  expect_odd(&evaluates, odd[8],
+             "another rule of early stopping: none and loss");
+}
+
+TEST(data_and_initial_values_that_differ_are_named_before_the_first_step) {
+  job like = {.hosts = 2, .cores = 1, .steps = 6, .save_steps = 3};
+  job odd = like;
+  odd.examples = EXAMPLES + 1;
+  like.examples = EXAMPLES;
+  expect_odd(&like, odd,
+             "ranks 0 and 1 begin with another data, by their hash");
+  static const char *const folders[] = {"warm-0", "warm-1"};
+  for (int i = 0; i < 2; ++i) {
+    job old = {.folder = folders[i],
+               .hosts = 2,
+               .cores = 1,
+               .steps = 3,
+               .save_steps = 3,
+               .seed = i};
+    remove_folder(old.folder);
+    run(&old, 1);
+  }
+  like.examples = 0;
+  odd = like;
+  like.warm = folders[0];
+  odd.warm = folders[1];
+  expect_odd(&like, odd,
+             "ranks 0 and 1 begin with another value of variable 'weights' at "
+             "step 0: ");
+}
+
 TEST(more_ranks_than_cores_are_refused_on_all) {
   job j = {.hosts = 1, .cores = 2, .steps = 5, .save_steps = 5};
   j.folder = "refused";

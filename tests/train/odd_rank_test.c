@@ -4,6 +4,7 @@
 // value that it has changed.
 #include <string.h>
 
+#include "lockstep/training_parts.h"
 #include "support/expect.h"
 #include "support/resumable.h"
 
@@ -46,6 +47,7 @@ TEST(options_that_differ_are_named_with_both_values) {
       {alike, 1, "with another data, by their hash: "},
       {alike, 1, "another number of replicas: 6 and 7"},
       {alike, 1, "another check_ranks: 0 and 2"},
+      {alike, 2, "another use of a test set: 0 and 1"},
   };
   rows[0].odd.batch_size = 12;
   rows[1].odd.seed = 5;
@@ -53,9 +55,36 @@ TEST(options_that_differ_are_named_with_both_values) {
   rows[3].odd.data_seed = 1;
   rows[4].odd.replicas = 7;
   rows[5].odd.check_ranks = 2;
+  rows[6].odd.with_test = true;
   for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); ++i)
     expect_odd(&alike, &rows[i].odd, rows[i].rank,
                "FAILED_PRECONDITION: ", rows[i].part);
+}
+
+// Variables of a warm start are each rank's own.
+TEST(initial_values_that_differ_are_named) {
+  ls_train_result result;
+  const ls_warm_start from[] = {{.path = "seed-1"}, {.path = "seed-2"}};
+  for (int i = 0; i < 2; ++i) {
+    remove_folder(from[i].path);
+    expect_ok(resumable_run(
+        &(resumable){
+            .folder = from[i].path, .replicas = 2, .seed = i + 1, .steps = 2},
+        &result));
+  }
+  for (int rank = 1; rank < RANKS; ++rank) {
+    resumable like = alike, odd = alike;
+    like.warm_start = &from[0];
+    odd.warm_start = &from[1];
+    expect_odd(&like, &odd, rank, "FAILED_PRECONDITION: ",
+               rank == 2 ? "ranks 0 and 2 begin with another value of variable "
+                           "'hidden/kernel' at step 0: "
+                         : "ranks 0 and 1 begin with another value of variable "
+                           "'hidden/kernel' at step 0: ");
+    odd.warm_start = NULL;
+    expect_odd(&like, &odd, rank,
+               "FAILED_PRECONDITION: ", "another use of a warm start: 1 and 0");
+  }
 }
 
 TEST(a_rank_whose_options_are_refused_ends_all) {

@@ -9,6 +9,7 @@
 #include "lockstep/saved_file.h"
 #include "lockstep/train_and_evaluate.h"
 #include "lockstep/training_parts.h"
+#include "net/agreement.h"
 #include "state/checkpoint_file.h"
 
 struct ls_estimator {
@@ -61,6 +62,15 @@ LS_MUST_USE ls_status
 ls_estimator_checkpoint_open(const ls_estimator *self, const char *given,
                              ls_estimator_checkpoint *out_checkpoint);
 void ls_estimator_checkpoint_close(ls_estimator_checkpoint *checkpoint);
+
+// Joins the ranks of a training, with evaluations or without (NULL), and
+// compares the facts that they share (facts.c). The caller deinits `ranks`,
+// which are zeroed in a process that is alone.
+//   LS_FAILED_PRECONDITION  on all ranks: names two of them and what differs.
+LS_MUST_USE ls_status ls_estimator_meet_ranks(const ls_estimator *self,
+                                              const ls_estimator_training *t,
+                                              const ls_eval_spec *eval,
+                                              ls_ranks *ranks);
 
 // ---- Results of evaluations ------------------------------------------------
 // Results of an evaluation: its losses, and event files.

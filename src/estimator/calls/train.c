@@ -84,18 +84,11 @@ static ls_status begin_everywhere(const ls_estimator *self,
                                   const ls_estimator_training *t,
                                   ls_run_folder *folder, bool *out_done,
                                   int64_t *out_step) {
-  const ls_plan *plan = NULL;
-  ls_status status = ls_plans_get(self->plans, LS_MODE_TRAIN, false, &plan);
-  if (ls_status_is_ok(status)) status = ls_plan_check_ranks(plan);
-  if (!ls_status_is_ok(status) || ls_plan_ranks(plan) == NULL)
-    return ls_status_is_ok(status)
-               ? begin_training(self, t, folder, out_done, out_step)
-               : status;
   LS_OWN(ls_ranks, ranks) = {0};
   int64_t found[2] = {0};
-  LS_RETURN_IF_ERROR(
-      ls_ranks_init(&ranks, self->runtime, "a training of an estimator", 0));
-  if (ls_plan_leads(plan))
+  ls_status status = ls_ok();
+  LS_RETURN_IF_ERROR(ls_estimator_meet_ranks(self, t, NULL, &ranks));
+  if (ls_ranks_own(&ranks) == 0)
     status = begin_training(self, t, folder, out_done, out_step);
   found[0] = *out_done;
   found[1] = *out_step;
@@ -192,18 +185,21 @@ static ls_status add_lines(ls_job *job, const ls_estimator_training *t,
   return ls_hook_list_add(&job->hooks, hook);
 }
 
-static ls_status add_check_of_ranks(ls_job *job,
-                                    const ls_estimator_training *t) {
+static ls_status add_check_of_ranks(ls_job *job, const ls_estimator_training *t,
+                                    int64_t saved) {
   ls_hook *hook = NULL;
-  if (t->lines.check_ranks == 0 || job->ranks.communicator == NULL)
-    return ls_ok();
-  LS_RETURN_IF_ERROR(
-      ls_ranks_hook(&(ls_ranks_check){.ranks = &job->ranks,
-                                      .variables = job->scaffold.saved,
-                                      .num_variables = job->scaffold.num_saved,
-                                      .every = t->lines.check_ranks,
-                                      .steps_per_run = steps_per_run(job)},
-                    &hook));
+  if (job->ranks.communicator == NULL) return ls_ok();
+  LS_RETURN_IF_ERROR(ls_ranks_hook(
+      &(ls_ranks_check){.ranks = &job->ranks,
+                        .variables = job->scaffold.saved,
+                        .num_variables = job->scaffold.num_saved,
+                        .data = job->num_iterators > 0
+                                    ? ls_iterator_dataset(job->iterators[0])
+                                    : NULL,
+                        .is_new = saved < 0,
+                        .every = t->lines.check_ranks,
+                        .steps_per_run = steps_per_run(job)},
+      &hook));
   return ls_hook_list_add(&job->hooks, hook);
 }
 
@@ -294,7 +290,7 @@ static ls_status train_add_hooks(ls_job *job, const ls_estimator_training *t,
   const ls_estimator_spec_options *spec = ls_estimator_spec_values(job->spec);
   ls_hook_list *hooks = &job->hooks;
   LS_GRAPH_SCOPE(job->graph);
-  LS_RETURN_IF_ERROR(add_check_of_ranks(job, t));
+  LS_RETURN_IF_ERROR(add_check_of_ranks(job, t, saved));
   LS_RETURN_IF_ERROR(add_lines(job, t, saved));
   LS_RETURN_IF_ERROR(add_saver(job, t));
   LS_RETURN_IF_ERROR(ls_hook_list_add_all(hooks, spec->training_chief_hooks,

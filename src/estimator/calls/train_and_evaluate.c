@@ -597,8 +597,15 @@ static ls_status train_and_evaluate(ls_estimator *estimator,
                 .train = train,
                 .throttle = eval_rounds_throttle(eval),
                 .evaluated = -1};
+  LS_OWN(ls_ranks, ranks) = {0};
   ls_run_folder_init(&self.folder, estimator->runtime, estimator->model_dir);
-  ls_status status = find_ways(estimator, &self);
+  ls_status status = ls_estimator_meet_ranks(
+      estimator,
+      &(ls_estimator_training){.max_steps = train->max_steps,
+                               .overwrite = train->overwrite,
+                               .lines = train->lines},
+      eval, &ranks);
+  if (ls_status_is_ok(status)) status = find_ways(estimator, &self);
   if (ls_status_is_ok(status)) status = recall(&self, &out->training.step);
   if (ls_status_is_ok(status) && !self.judges.stop.state.is_over)
     status = run_local(&self, &out->training);

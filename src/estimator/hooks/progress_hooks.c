@@ -3,6 +3,7 @@
 
 #include "base/require.h"
 #include "runtime/store.h"
+#include "train/folder/saves.h"
 #include "train/hooks/hook.h"
 #include "train/hooks/saving.h"
 #include "train/ranks.h"
@@ -114,11 +115,43 @@ typedef struct checks {
   int64_t checked;  // Step of the last check.
 } checks;
 
+// Prints hashes of the variables.
+static ls_status sum_variables(const checks *self,
+                               const ls_run_context *context, int64_t step,
+                               ls_text *text) {
+  const ls_saver *saver = &self->values.saver;
+  uint64_t sum = 0;
+  return ls_variables_sum(context->runtime, ls_session_store(context->session),
+                          saver->variables, saver->num_variables, step, text,
+                          &sum);
+}
+
+// Prints what ranks have in common before the first run.
+static ls_status describe_begin(const checks *self,
+                                const ls_run_context *context, ls_text *text) {
+  const ls_ranks_check *o = &self->options;
+  uint64_t data = 0;
+  if (o->is_new)
+    LS_RETURN_IF_ERROR(sum_variables(self, context, context->steps, text));
+  if (o->data != NULL)
+    LS_RETURN_IF_ERROR(
+        ls_train_identify_data(context->runtime, o->data, &data));
+  ls_text_append_format(text, "data, by their hash: %016llx\n",
+                        (unsigned long long)data);
+  return ls_text_status(text);
+}
+
 static ls_status ranks_hook_create(void *state, ls_run_context *context) {
   checks *self = state;
+  LS_OWN(ls_text, text) = {.allocator = ls_current_allocator()};
   self->checked = context->steps;
-  return ls_saved_values_take(&self->values, context, self->options.variables,
-                              self->options.num_variables);
+  ls_status status =
+      ls_saved_values_take(&self->values, context, self->options.variables,
+                           self->options.num_variables);
+  if (ls_status_is_ok(status)) status = describe_begin(self, context, &text);
+  return ls_ranks_compare(
+      self->options.ranks, status,
+      &(ls_rank_facts){.verb = "begin with", .text = &text});
 }
 
 // All ranks know the same steps, and so compare after the same runs.
@@ -126,19 +159,16 @@ static ls_status ranks_hook_after(void *state, ls_run_context *context,
                                   ls_nest results) {
   checks *self = state;
   const ls_ranks_check *o = &self->options;
-  const ls_saver *saver = &self->values.saver;
   const int64_t next = context->steps + o->steps_per_run;
   int64_t step = 0;
-  uint64_t sum = 0;
   (void)results;
-  if (next / o->every == self->checked / o->every) return ls_ok();
+  if (o->every == 0 || next / o->every == self->checked / o->every)
+    return ls_ok();
   LS_RETURN_IF_ERROR(ls_run_context_steps(context, &step));
   if (step / o->every == self->checked / o->every) return ls_ok();
   self->checked = step;
   LS_OWN(ls_text, text) = {.allocator = ls_current_allocator()};
-  const ls_status status = ls_variables_sum(
-      context->runtime, ls_session_store(context->session), saver->variables,
-      saver->num_variables, step, &text, &sum);
+  const ls_status status = sum_variables(self, context, step, &text);
   return ls_ranks_compare(
       o->ranks, status,
       &(ls_rank_facts){.verb = "have", .code = LS_DATA_LOSS, .text = &text});

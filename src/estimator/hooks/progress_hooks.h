@@ -52,11 +52,16 @@ typedef struct ls_ranks_check {
   ls_ranks *ranks;
   ls_variable *const *variables;
   size_t num_variables;
+  const ls_dataset *data;        // NULL: the input reads none.
+  bool is_new;                   // Begins without a checkpoint.
   int64_t every, steps_per_run;  // Steps between checks, and of a run.
 } ls_ranks_check;
 
-// Makes a hook that compares the variables of all ranks.
-//   LS_DATA_LOSS  from a run: names the ranks, the variable and the step
+// Makes a hook that compares the data of all ranks and their variables: their
+// initial values, and every so many steps; 0: no others.
+//   LS_FAILED_PRECONDITION  before the first run, and
+//   LS_DATA_LOSS            from a run: names the ranks, the variable and the
+//                           step
 LS_MUST_USE ls_status ls_ranks_hook(const ls_ranks_check *options,
                                     ls_hook **out_hook);
 
