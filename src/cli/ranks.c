@@ -153,27 +153,60 @@ int cli_ranks_stopped(void) {
   return CLI_SIGNAL + (first != 0 ? first : SIGTERM);
 }
 
-int cli_ranks_compare(const char *command, int argc, char **argv) {
-  static const char *const flags[2] = {"--run-dir", "--resume"};
-  if (cli_ranks() == NULL) return CLI_OK;
-  const int32_t ranks = cli_ranks()->ranks;
-  CLI_OWN_MEMORY(char, has) = cli_allocate((size_t)ranks);
-  if (has == NULL) return cli_report(command, ls_out_of_memory());
-  has[cli_ranks()->rank] = 0;
-  for (int i = 0; i < argc; ++i)
-    for (int f = 0; f < 2; ++f)
-      if (cli_value_at(argc, argv, i, flags[f]) != NULL)
-        has[cli_ranks()->rank] |= (char)(1 << f);
-  const ls_status status = cli_ranks_gather(has, 1);
-  if (!ls_status_is_ok(status)) return cli_report(command, status);
-  for (int32_t k = 1; k < ranks; ++k)
-    for (int f = 0; f < 2; ++f)
-      if (((has[k] ^ has[0]) & 1 << f) != 0)
-        return cli_misuse(command,
+// Flags whose ranks would wait for each other, or give results of one alone.
+static const struct {
+  const char *name;
+  bool is_same;  // Needs the same value on all ranks.
+} shared_flags[] = {
+    {"--run-dir", false},    {"--resume", false},    {"--estimator", false},
+    {"--warm-start", false}, {"--find-nan", false},  {"--find-lr", false},
+    {"--seeds", true},       {"--find-spike", true},
+};
+enum { NUM_SHARED = sizeof(shared_flags) / sizeof(shared_flags[0]) };
+
+// Returns 0 if a command line has no such flag, else a number of its value or,
+// if any value does, 1.
+static uint64_t number_flag(int flag, int argc, char **argv) {
+  const char *name = shared_flags[flag].name;
+  uint64_t number = 0;
+  for (int i = 0; i < argc; ++i) {
+    const char *value = cli_value_at(argc, argv, i, name);
+    if (value == NULL && strcmp(argv[i], name) != 0) continue;
+    number = 1;
+    for (; shared_flags[flag].is_same && value != NULL && *value != 0; ++value)
+      number = number * 1099511628211U + (unsigned char)*value;
+  }
+  return number;
+}
+
+static int refuse_flag(const char *command, int flag, int32_t rank,
+                       uint64_t first, uint64_t other) {
+  const char *name = shared_flags[flag].name;
+  return first != 0 && other != 0
+             ? cli_misuse(command,
+                          "ranks 0 and %d have another %s: all ranks need the "
+                          "same",
+                          rank, name)
+             : cli_misuse(command,
                           "rank %d has %s, rank %d has not: all ranks need it, "
                           "or none",
-                          has[k] & 1 << f ? k : 0, flags[f],
-                          has[k] & 1 << f ? 0 : k);
+                          other != 0 ? rank : 0, name, other != 0 ? 0 : rank);
+}
+
+int cli_ranks_compare(const char *command, int argc, char **argv) {
+  if (cli_ranks() == NULL) return CLI_OK;
+  const int32_t ranks = cli_ranks()->ranks;
+  const size_t size = NUM_SHARED * sizeof(uint64_t);
+  CLI_OWN_MEMORY(uint64_t, all) = cli_allocate((size_t)ranks * size);
+  if (all == NULL) return cli_report(command, ls_out_of_memory());
+  for (int f = 0; f < NUM_SHARED; ++f)
+    all[cli_ranks()->rank * NUM_SHARED + f] = number_flag(f, argc, argv);
+  const ls_status status = cli_ranks_gather(all, size);
+  if (!ls_status_is_ok(status)) return cli_report(command, status);
+  for (int32_t k = 1; k < ranks; ++k)
+    for (int f = 0; f < NUM_SHARED; ++f)
+      if (all[k * NUM_SHARED + f] != all[f])
+        return refuse_flag(command, f, k, all[f], all[k * NUM_SHARED + f]);
   return CLI_OK;
 }
 

@@ -11,8 +11,9 @@ bool cli_is_alone(const char *command);
 
 // Connects the ranks, if a launcher has started several. Reports a failure.
 bool cli_ranks_open(const char *command);
-// Refuses command lines of which some choose or resume a run and others do not:
-// their ranks would wait for each other. Returns an exit code.
+// Refuses command lines of which some have a flag and others do not or, of some
+// flags, have another value, if it changes what all ranks do: those that choose
+// or resume a run, and others. Returns an exit code.
 int cli_ranks_compare(const char *command, int argc, char **argv);
 // Ends this rank, after its runtime; returns the exit code.
 int cli_ranks_close(const char *command, int code);

@@ -51,6 +51,24 @@ trains() {
   if $is_first; then
     gives 1 2 "$lockstep" train --model "$model" --steps 3 --run-dir cpu
     says 'on the cores of a TPU' err.txt 1
+    for flag in "--seed 3" "--save-every-steps 7" "--eval-every 1" \
+                "--stop-early test_accuracy" --attest; do
+      rm -rf "$run"
+      # shellcheck disable=SC2086
+      trains_by "gives 5 1" --steps 40 --run-dir "$run" : -n 1 "$lockstep" \
+        train --model "$model" --iterations-per-loop 7 \
+        --tpu virtual:4x1,cores=1,hosts=2 --save-every-steps 10 --steps 40 \
+        --run-dir "$run" $flag
+      says 'ranks 0 and 1 train with another' err.txt 1
+    done
+    sed 's/^0/9/' ../rows.csv >other.csv
+    for data in ../rows.csv other.csv; do
+      set -- "$@" : -n 1 "$lockstep" train --estimator --model tiny --data \
+        $data --batch-size 8 --steps 2 --tpu virtual:2x1,hosts=2 --run-dir odd
+    done
+    shift 3
+    gives 5 1 "$@"
+    says 'ranks 0 and 1 begin with another data' err.txt 1
   fi
 
   # With evaluations, for which ranks stay together.

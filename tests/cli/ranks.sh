@@ -10,9 +10,13 @@
 # shellcheck source=tests/support/mpi.sh
 . "$(dirname "$0")/../support/mpi.sh"
 
+rm -rf alone warm-1 warm-2
+"$lockstep" train --model tiny --data synthetic --seed 1 --steps 2 \
+  --run-dir warm-1 >out.txt 2>err.txt || fail "warm-1"
+"$lockstep" train --model tiny --data synthetic --seed 2 --steps 2 \
+  --run-dir warm-2 >out.txt 2>err.txt || fail "warm-2"
 set -- train --model tiny --data synthetic --replicas 5 --batch-size 50 \
   --steps 400 --save-every-steps 20
-rm -rf alone
 "$lockstep" "$@" --run-dir alone >out.txt 2>err.txt || fail "alone"
 
 equals() {
@@ -52,7 +56,42 @@ trains() {
     says 'rank 0 has --run-dir, rank 1 has not' err.txt 1
     gives 2 2 "$lockstep" eval "$run"
     says 'this command runs in one process' err.txt 2
+    for flag in "--find-spike 0.1" "--seeds 2" "--warm-start ../warm-1" \
+                --estimator --find-nan --find-lr; do
+      # shellcheck disable=SC2086
+      gives 2 1 "$lockstep" "$@" --run-dir new : \
+        -n 1 "$lockstep" "$@" --run-dir new $flag
+      says "rank 1 has ${flag%% *}, rank 0 has not" err.txt 1
+    done
+    gives 2 1 "$lockstep" "$@" --seeds 2 : -n 1 "$lockstep" "$@" --seeds 3
+    says 'ranks 0 and 1 have another --seeds' err.txt 1
+    for flag in --attest --events "--test none" "--test-steps 2" \
+                "--stop-early test_loss"; do
+      # shellcheck disable=SC2086
+      gives 5 1 "$lockstep" "$@" --run-dir new : \
+        -n 1 "$lockstep" "$@" --run-dir new $flag
+      says 'ranks 0 and 1 train with another' err.txt 1
+    done
+    gives 5 1 "$lockstep" "$@" --run-dir new --warm-start ../warm-1 : \
+      -n 1 "$lockstep" "$@" --run-dir new --warm-start ../warm-2
+    says "ranks 0 and 1 begin with another value of variable 'hidden1/kernel'" \
+      err.txt 1
+    [ ! -e new ] || fail "ranks that differ leave a run"
   fi
+
+  # A failure to save is told by the rank that has it.
+  rm -rf "$run" pid
+  starts 3 0 sh -c '
+    [ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" != 2 ] || echo $$ >pid
+    exec "$0" "$@"' "$lockstep" "$@" --steps 40000 --run-dir "$run"
+  waits_for test -s "$run/checkpoint"
+  prlimit --fsize=0 --pid "$(cat pid)" || fail "$mpi: no limit"
+  wait $process
+  code=$?
+  [ $code = 1 ] || fail "$mpi: a failure to save: code $code"
+  says 'File too large' err.txt 1
+  says 'lockstep train: rank 2 .*: cannot write .*File too large' err.txt 1
+  says 'lockstep launch: rank 2 of 3 ended with code 1' err.txt 1
 
   # Killed and started again, by itself.
   rm -rf "$run"
