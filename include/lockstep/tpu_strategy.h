@@ -12,12 +12,13 @@
 //
 // In a run's cross-replica context (a merge call) values are the replica's own:
 // ls_strategy_reduce and its kin add over all replicas, destinations are
-// ignored, broadcast_to gives all the first replica's value, and an update
-// calls its function once, with the variable as a whole. Values from outside
-// have components, mirrored ones too, which are gathered on the first replica's
-// host, no more than 200 in one op, and sent to their destinations from there;
-// a value without components is the same for all. Gathered values must have one
-// shape on all replicas.
+// ignored, gather concatenates the values of all replicas, except those that
+// the merge call itself has reduced or gathered, broadcast_to gives all the
+// first replica's value, and an update calls its function once, with the
+// variable as a whole. Values from outside have components, mirrored ones too,
+// which are gathered on the first replica's host, no more than 200 in one op,
+// and sent to their destinations from there; a value without components is the
+// same for all. Gathered values must have one shape on all replicas.
 //
 // Threads: as for all strategies.
 #ifndef LOCKSTEP_TPU_STRATEGY_H_

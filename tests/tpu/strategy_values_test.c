@@ -572,6 +572,69 @@ static ls_nest gather_in_replica(ls_nest args, void *user) {
   return ls_status_is_ok(status) ? made : ls_fail(status);
 }
 
+// Gathers a value, its sum over the replicas, and the gathered value.
+static ls_status gather_values(ls_strategy *s, ls_nest value, ls_nest *out) {
+  ls_nest sum = ls_none(), values = ls_none();
+  LS_RETURN_IF_ERROR(ls_strategy_reduce(s, LS_REDUCE_SUM, value, &sum));
+  LS_RETURN_IF_ERROR(ls_strategy_gather(s, value, 0, &values));
+  LS_OWN(ls_nest, all) = LS_TUPLE(ls_nest_retain(value), sum, values);
+  return ls_strategy_gather(s, all, 0, out);
+}
+
+static void all_have_all_values(tpu_run *run) {
+  const int n = tpu_run_replicas(run);
+  for (int r = 0; r < n; ++r)
+    for (size_t leaf = 0; leaf < 3; ++leaf) {
+      const ls_array *array = tpu_run_array(run, r, leaf);
+      assert_int_equal(ls_array_num_elements(array), leaf == 1 ? 1 : n);
+      for (int i = 0; i < (leaf == 1 ? 1 : n); ++i)
+        assert_true(ls_array_f64(array, i) ==
+                    (leaf == 1 ? n * (n + 1) / 2 : counted[i]));
+    }
+}
+
+static ls_nest merge_the_sum(ls_nest args, void *user) {
+  LS_OWN(ls_nest, sums) =
+      ls_replica_all_reduce(ls_replica_context(), LS_REDUCE_SUM, args);
+  return merge(sums, user);
+}
+
+static void all_have_all_sums(tpu_run *run) {
+  const int n = tpu_run_replicas(run);
+  for (int r = 0; r < n; ++r) {
+    const ls_array *array = tpu_run_array(run, r, 0);
+    assert_int_equal(ls_array_num_elements(array), n);
+    for (int i = 0; i < n; ++i)
+      assert_true(ls_array_f64(array, i) == n * (n + 1) / 2);
+  }
+}
+
+static ls_status gather_rows(ls_strategy *s, ls_nest value, ls_nest *out) {
+  return ls_strategy_gather(s, value, 0, out);
+}
+
+static ls_status gather_columns(ls_strategy *s, ls_nest value, ls_nest *out) {
+  return ls_strategy_gather(s, value, 1, out);
+}
+
+TEST(a_merge_call_gathers_the_values_of_all_replicas) {
+  static const across values = gather_values, rows = gather_rows,
+                      columns = gather_columns;
+  tpu_step step = {.fn = merge,
+                   .user = (void *)(uintptr_t)&values,
+                   .numbers = counted,
+                   .shape = LS_SHAPE(1)};
+  tpu_run_all(&step, all_have_all_values);
+  // A sum that the replicas have made is a value of each.
+  step.fn = merge_the_sum;
+  step.user = (void *)(uintptr_t)&rows;
+  tpu_run_all(&step, all_have_all_sums);
+  step.user = (void *)(uintptr_t)&columns;
+  tpu_run_refused(&step, 2, LS_INVALID_ARGUMENT, "axis 1 of rank 1");
+  step.shape = LS_SCALAR;
+  tpu_run_refused(&step, 2, LS_INVALID_ARGUMENT, "scalars");
+}
+
 static ls_nest broadcast_in_replica(ls_nest args, void *user) {
   ls_nest made = ls_none();
   (void)user;

@@ -270,6 +270,8 @@ static ls_nest default_merge(ls_strategy *strategy, ls_merge_function function,
 // all replicas and takes the replica's part.
 static ls_nest merge_alone(ls_replica *replica, ls_merge_function function,
                            ls_nest args, void *user) {
+  const ls_graph *graph = ls_graph_resolve(ls_graph_current());
+  replica->first_merged = graph != NULL ? graph->next_id : 0;
   LS_OWN(ls_nest, made) =
       default_merge(replica->strategy, function, args, user);
   if (!replica->strategy->kind->distributes || ls_nest_is_failed(made))

@@ -254,14 +254,6 @@ ls_status ls_tpu_class_reduce(ls_strategy *strategy, ls_reduce_op op,
   return ls_take_nest(ls_nest_map(value, values_reduce_leaf, &r), out_value);
 }
 
-static bool holds_components(ls_nest nest) {
-  if (!ls_nest_is_node(nest)) return ls_has_components(nest);
-  bool holds = false;
-  for (size_t i = 0; i < ls_nest_count(nest) && !holds; ++i)
-    holds = holds_components(ls_nest_item(nest, i));
-  return holds;
-}
-
 // Repeats a tensor `count` times along a new first axis.
 static ls_tensor copies_of(ls_tensor x, int64_t count) {
   const ls_shape own = ls_tensor_shape(x);
@@ -305,10 +297,36 @@ ls_status ls_tpu_class_broadcast_to(ls_strategy *strategy, ls_nest value,
   return ls_made_status(out_value->as.tensor);
 }
 
+// Returns true for a tensor that is one for all replicas: from outside, or
+// reduced or gathered by the merge call in progress.
+static bool is_common(ls_tensor x) {
+  if (ls_is_from_outside(NULL, x)) return true;
+  const ls_distribution *around = ls_distribution_current()->outer;
+  const ls_replica *replica = around != NULL ? around->replica : NULL;
+  return ls_same_is_noted(x) &&
+         (replica == NULL || ls_ref_id(x.ref) >= replica->first_merged);
+}
+
+static ls_nest gather_own(ls_nest leaf, void *user) {
+  const int axis = *(const int *)user;
+  ls_tensor own, x;
+  if (leaf.kind == LS_KIND_SLICES)
+    return LS_FAIL(LS_UNIMPLEMENTED, "gather of IndexedSlices");
+  if (leaf.kind == LS_KIND_DISTRIBUTED)
+    return LS_FAIL(LS_UNIMPLEMENTED,
+                   "gather of components in a replicated computation: in a "
+                   "replica use ls_replica_all_gather");
+  if (!values_is_value(leaf) ||
+      (leaf.kind == LS_KIND_TENSOR && is_common(leaf.as.tensor)))
+    return ls_nest_retain(leaf);
+  LS_RETURN_FAILED_IF_ERROR(own_value(leaf, &own));
+  LS_RETURN_FAILED_IF_ERROR(ls_gather_tensors(&own, 1, axis, &x));
+  return ls_leaf(ls_context_replicas() == 1 ? x : ls_all_gather(x, axis));
+}
+
 ls_status ls_tpu_class_gather(ls_strategy *strategy, ls_nest value, int axis,
                               ls_nest *out_value) {
-  if (in_computation() && holds_components(value))
-    return ls_unimplemented("gather of components in a replicated computation: "
-                            "in a replica use ls_replica_all_gather");
-  return ls_mirrored_gather(strategy, value, axis, out_value);
+  return in_computation()
+             ? ls_take_nest(ls_nest_map(value, gather_own, &axis), out_value)
+             : ls_mirrored_gather(strategy, value, axis, out_value);
 }
