@@ -80,6 +80,22 @@ TEST(exporters_choose_and_keep) {
   assert_int_equal(waits_count_in("chosen/export/best"), 5);
 }
 
+TEST(the_best_of_one_estimator_is_not_that_of_another) {
+  LS_SPEC("E208");
+  LS_OWN_BEGUN(waits, w, waits_begin, NULL);
+  LS_OWN(ls_exporter, best) = waits_exporter(
+      (ls_exporter_options){.kind = LS_EXPORTER_BEST, .name = "best"});
+  static const char *const folders[] = {"one", "other"};
+  for (int i = 0; i < 2; ++i) {
+    LS_OWN(estimator_case, c) = {.folder = folders[i], .repeats = true};
+    estimator_case_begin(&c);
+    estimator_case_train(&c, 2);
+    assert_true(exports(best, &c, 1, 3 + 2 * i, false));
+    assert_true(exports(best, &c, 2, 2 + 2 * i, false));
+    assert_false(exports(best, &c, 3, 3 + 2 * i, false));
+  }
+}
+
 // What an export has a link to is somebody else's.
 TEST(an_export_goes_without_what_it_links_to) {
   LS_OWN_BEGUN(waits, w, waits_begin, NULL);

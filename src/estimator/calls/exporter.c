@@ -23,7 +23,7 @@ struct ls_exporter {
   char *name, *events;
   int64_t keep;  // Number of exports to keep; 0: all.
   ls_nest best;  // Metrics of the best evaluation; none if not known.
-  bool recovered;
+  char *folder;  // Folder of the exports to which it belongs; NULL: none.
 };
 
 // ---- Making ----------------------------------------------------------------
@@ -76,6 +76,7 @@ void ls_exporter_destroy(ls_exporter *self) {
   ls_nest_release(self->best);
   ls_release(allocator, self->name);
   ls_release(allocator, self->events);
+  ls_release(allocator, self->folder);
   ls_release(allocator, self);
 }
 
@@ -188,7 +189,6 @@ static ls_status recover(ls_exporter *self, const char *folder, int64_t step) {
     LS_RETURN_IF_ERROR(next_metrics(numbers, &at, &metrics));
     if (!is_this && is_better(self, metrics)) set_best(self, metrics);
   }
-  self->recovered = true;
   return ls_ok();
 }
 
@@ -202,6 +202,17 @@ static ls_status recover_from(ls_exporter *self, const ls_estimator *estimator,
   return recover(self, ls_text_data(&folder), step);
 }
 
+// Recovers the best for exports to another folder than those before.
+static ls_status recover_for(ls_exporter *self, const ls_estimator *estimator,
+                             const ls_exporter_call *call, const char *folder) {
+  if (self->folder != NULL && strcmp(self->folder, folder) == 0) return ls_ok();
+  ls_release(self->allocator, self->folder);
+  self->folder = NULL;
+  set_best(self, ls_none());
+  LS_RETURN_IF_ERROR(recover_from(self, estimator, call));
+  return ls_keep_text(self->allocator, folder, &self->folder);
+}
+
 // ---- Exporting -------------------------------------------------------------
 static ls_status exporter_is_wanted(ls_exporter *self,
                                     const ls_estimator *estimator,
@@ -210,7 +221,7 @@ static ls_status exporter_is_wanted(ls_exporter *self,
   bool has = false;
   *out_wanted = self->options.kind == LS_EXPORTER_LATEST || call->is_final;
   if (self->options.kind != LS_EXPORTER_BEST) return ls_ok();
-  if (!self->recovered) LS_RETURN_IF_ERROR(recover_from(self, estimator, call));
+  LS_RETURN_IF_ERROR(recover_for(self, estimator, call, folder));
   LS_RETURN_IF_ERROR(
       has_export(ls_runtime_files(estimator->runtime), folder, &has));
   *out_wanted = !has || is_better(self, call->metrics);

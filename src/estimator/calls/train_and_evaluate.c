@@ -512,7 +512,8 @@ static ls_status run_local(local *self, ls_training_end *end) {
                        : train_once(self, all, count + 1, end);
 }
 
-static ls_status find_missed(const local *self, int64_t step, bool *out_missed) {
+static ls_status find_missed(const local *self, int64_t step,
+                             bool *out_missed) {
   LS_OWN(ls_text, folder) = {0};
   LS_OWN(ls_event_numbers, numbers) = NULL;
   LS_RETURN_IF_ERROR(ls_print_eval_folder(
