@@ -33,8 +33,12 @@ static ls_status parse_metric(const char *text, const ls_task *task,
   char metric[sizeof(out->name)] = "";
   if (way != NULL && strcmp(way, ":min") != 0 && strcmp(way, ":max") != 0)
     way = NULL;  // A part of the name, which is unknown.
-  snprintf(out->name, sizeof(out->name), "%.*s",
-           (int)(way != NULL ? (size_t)(way - text) : strlen(text)), text);
+  const size_t size = way != NULL ? (size_t)(way - text) : strlen(text);
+  if (size >= sizeof(out->name))
+    return ls_invalid_argument("a metric's name has %zu bytes, the most are "
+                               "%zu: %.40s...",
+                               size, sizeof(out->name) - 1, text);
+  snprintf(out->name, sizeof(out->name), "%.*s", (int)size, text);
   if (task != NULL) snprintf(metric, sizeof(metric), "test_%s", task->metric);
   if (task != NULL && strcmp(out->name, "test_loss") != 0 &&
       strcmp(out->name, metric) != 0)

@@ -25,15 +25,15 @@ typedef struct ls_early_stop {
 
 // Metric of a rule, "test_loss" or "test_accuracy:max". No name: no rule.
 typedef struct ls_stop_metric {
-  char name[40];
+  char name[256];
   bool is_high;  // Higher values are better.
   int64_t patience;
   double min_delta;
 } ls_stop_metric;
 // Parses the rule of the options; NULL and "": none. Without a task it is about
 // any metric of an estimator's evaluations: "loss", "f1:max".
-//   LS_INVALID_ARGUMENT  another metric, or another word after the colon;
-//                        numbers below 0, or without a metric.
+//   LS_INVALID_ARGUMENT  another metric, a long name, or another word after the
+//                        colon; numbers below 0, or without a metric.
 LS_MUST_USE ls_status ls_stop_metric_parse(const char *text, int64_t patience,
                                            double min_delta,
                                            const ls_task *task,

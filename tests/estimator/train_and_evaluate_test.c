@@ -518,6 +518,11 @@ TEST(specs_that_cannot_be_are_refused) {
   expect_refused(&c, train,
                  (ls_eval_spec){.input = input, .throttle_secs = LS_SOME(-1)},
                  "throttle_secs >= 0");
+  char name[300];
+  memset(name, 'n', sizeof(name));
+  strcpy(name + 256, ":min");
+  expect_refused(&c, train, (ls_eval_spec){.input = input, .keep_best = name},
+                 "name has 256 bytes");
   ls_exporter *twice[] = {waits_exporter((ls_exporter_options){.name = "a"}),
                           waits_exporter((ls_exporter_options){.name = "a"})};
   expect_refused(
@@ -526,6 +531,23 @@ TEST(specs_that_cannot_be_are_refused) {
       "called 'a'");
   ls_exporter_destroy(twice[0]);
   ls_exporter_destroy(twice[1]);
+}
+
+TEST(a_name_of_a_metric_is_not_cut) {
+  LS_OWN(estimator_case, c) = {.folder = "long-name"};
+  estimator_case_begin(&c);
+  expect_status(
+      ls_train_and_evaluate(
+          c.estimator,
+          &(ls_train_spec){.input = estimator_input(&c),
+                           .max_steps = LS_SOME(2)},
+          &(ls_eval_spec){
+              .input = estimator_input(&c),
+              .steps = LS_SOME(1),
+              .keep_best = "root_mean_squared_error_of_the_first_head:min"},
+          NULL),
+      LS_INVALID_ARGUMENT,
+      "no metric 'root_mean_squared_error_of_the_first_head'");
 }
 
 static ls_status count_run(void *user, ls_run_context *context,
