@@ -28,6 +28,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -67,7 +68,8 @@ auto guard(Body &&body, Refuse &&refuse) noexcept -> decltype(body()) {
   try {
     return body();
   } catch (const error &failure) {
-    return refuse(LS_STATUS(failure.code(), "%s", failure.message().c_str()));
+    const ls_code code = failure.code() == LS_OK ? LS_UNKNOWN : failure.code();
+    return refuse(LS_STATUS(code, "%s", failure.message().c_str()));
   } catch (const std::exception &failure) {
     return refuse(LS_STATUS(LS_UNKNOWN, "%s", failure.what()));
   } catch (...) {
@@ -142,10 +144,15 @@ inline owned<ls_array> array(ls_dtype dtype, ls_shape shape) {
   return owned<ls_array>(made);
 }
 template <typename T> T *elements(ls_array *array) {
-  if (ls_dtype_size(ls_array_dtype(array)) != sizeof(T))
+  const ls_dtype dtype = ls_array_dtype(array);
+  // Floats of 16 bits are read as integers.
+  const bool may_differ = !std::is_arithmetic<T>::value || sizeof(T) <= 2;
+  if (ls_dtype_size(dtype) != sizeof(T) ||
+      (!may_differ &&
+       ls_dtype_is_float(dtype) != std::is_floating_point<T>::value))
     throw error(LS_INVALID_ARGUMENT, std::string("an array of ") +
-                                         ls_dtype_name(ls_array_dtype(array)) +
-                                         " has elements of another size");
+                                         ls_dtype_name(dtype) +
+                                         " has elements of another type");
   return static_cast<T *>(ls_array_mutable_data(array));
 }
 
@@ -255,17 +262,19 @@ public:
   ~nest() { ls_nest_release(nest_); }
 
   template <typename... Items> static nest tuple(Items &&...items) {
-    nest made[] = {nest(std::forward<Items>(items))...};
-    ls_nest given[sizeof...(items)];
+    // One more, as an array has at least one element.
+    nest made[sizeof...(items) + 1] = {nest(std::forward<Items>(items))...};
+    ls_nest given[sizeof...(items) + 1];
     for (std::size_t i = 0; i < sizeof...(items); ++i)
       given[i] = made[i].give();
     return nest(ls_nest_sequence(LS_KIND_TUPLE, given, sizeof...(items)));
   }
   // Makes a dict of {name, value} pairs.
   template <typename... Pairs> static nest dict(Pairs &&...pairs) {
-    const char *const keys[] = {pairs.first...};
-    nest made[] = {nest(std::forward<Pairs>(pairs).second)...};
-    ls_nest given[sizeof...(pairs)];
+    const char *const keys[sizeof...(pairs) + 1] = {pairs.first...};
+    nest made[sizeof...(pairs) + 1] = {
+        nest(std::forward<Pairs>(pairs).second)...};
+    ls_nest given[sizeof...(pairs) + 1];
     for (std::size_t i = 0; i < sizeof...(pairs); ++i)
       given[i] = made[i].give();
     return nest(ls_nest_dict("", keys, given, sizeof...(pairs)));
@@ -475,7 +484,9 @@ inline ls_tensor number_like(ls_tensor x, double number) {
   if (!ls_tensor_is_failed(x) && !ls_dtype_is_float(dtype)) {
     const auto made = array(dtype, LS_SCALAR);
     ls_array_set_f64(made, 0, number);
-    if (ls_array_f64(made, 0) != number)
+    // The largest i64 and u64 are read as one more, which they do not hold.
+    const double end = dtype == LS_DTYPE_I64 ? 0x1p63 : 0x1p64;
+    if (number >= end || ls_array_f64(made, 0) != number)
       throw error(LS_INVALID_ARGUMENT,
                   "a tensor of " + std::string(ls_dtype_name(dtype)) + " and " +
                       std::to_string(number) +

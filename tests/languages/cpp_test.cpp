@@ -77,6 +77,11 @@ void test_functions() {
         throw lockstep::error(LS_ABORTED, "mine");
       })(ls_none());
     });
+    expect_error(LS_UNKNOWN, "no code", [] {
+      lockstep::function([](ls_nest) -> ls_tensor {
+        throw lockstep::error(LS_OK, "no code");
+      })(ls_none());
+    });
   }
   EXPECT(alive == 0);
 }
@@ -131,6 +136,10 @@ void test_values() {
   lockstep::elements<float>(initial)[1] = 3;
   expect_error(LS_INVALID_ARGUMENT, "f32",
                [&] { lockstep::elements<double>(initial); });
+  expect_error(LS_INVALID_ARGUMENT, "f32",
+               [&] { lockstep::elements<std::int32_t>(initial); });
+  const auto halves = lockstep::array(LS_DTYPE_F16, LS_SHAPE(2));
+  EXPECT(lockstep::elements<std::uint16_t>(halves)[1] == 0);
   const auto w = lockstep::variable("w", initial);
   double value = 0;
   lockstep::check(ls_tensor_item(
@@ -143,11 +152,22 @@ void test_values() {
                [&] { (void)(0.5 * bytes); });
   expect_error(LS_INVALID_ARGUMENT, "a tensor of u8 and 300.0",
                [&] { (void)(bytes < 300.0); });
+  expect_error(LS_INVALID_ARGUMENT, "a tensor of i64 and 92233720368547758", [] {
+    (void)(ls_scalar(LS_DTYPE_I64, 0) + 9223372036854775808.0);
+  });
+  expect_error(LS_INVALID_ARGUMENT, "a tensor of u64 and 18446744073709551", [] {
+    (void)(ls_scalar(LS_DTYPE_U64, 0) + 18446744073709551616.0);
+  });
+  lockstep::check(ls_tensor_item(
+      ls_scalar(LS_DTYPE_U64, 0) + 9223372036854775808.0, &value));
+  EXPECT(value == 9223372036854775808.0);
   const lockstep::nest dict = lockstep::nest::dict(
       std::make_pair("a", 1.5),
       std::make_pair("b", lockstep::nest::tuple(2.0, 3.0)));
   EXPECT(ls_nest_number(ls_nest_find(dict, "a")) == 1.5);
   EXPECT(ls_nest_count(ls_nest_find(dict, "b")) == 2);
+  EXPECT(ls_nest_count(lockstep::nest::tuple()) == 0);
+  EXPECT(ls_nest_count(lockstep::nest::dict()) == 0);
   lockstep::check(ls_frame_end(nullptr));
 }
 
