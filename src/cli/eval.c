@@ -75,6 +75,11 @@ static void print_classes(const cli_classes_result *result, const char *names,
     cli_say("eval", "classes that are never predicted right: %s", never);
 }
 
+// Prints a line of a result; NaN without its sign, which means nothing.
+static void print_number(const char *name, double value) {
+  printf("test %s: %.4f\n", name, isnan(value) ? (double)NAN : value);
+}
+
 static ls_status print_evaluation(void *user, const ls_train_config *config,
                                   const ls_model_type *type) {
   const eval_flags *flags = user;
@@ -86,11 +91,11 @@ static ls_status print_evaluation(void *user, const ls_train_config *config,
   const char *metric = ls_model_type_task(type)->metric;
   LS_RETURN_IF_ERROR(evaluate(flags, config, type, &evaluation, &classes));
   if (!flags->json) {
-    printf("test loss: %.4f\ntest %s: %.4f\n", evaluation.loss, metric,
-           evaluation.accuracy);
-    if (is_text) printf("test perplexity: %.4f\n", exp(evaluation.loss));
+    print_number("loss", evaluation.loss);
+    print_number(metric, evaluation.accuracy);
+    if (is_text) print_number("perplexity", exp(evaluation.loss));
     if (!isnan(evaluation.mean_iou))
-      printf("test mean_iou: %.4f\n", evaluation.mean_iou);
+      print_number("mean_iou", evaluation.mean_iou);
     print_classes(&classes, config->classes, false);
     return ls_ok();
   }

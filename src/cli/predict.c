@@ -229,7 +229,8 @@ static ls_status begin_masks(const char *folder, const ls_model_type *type) {
   if (!cli_has_pixels(type))
     return ls_invalid_argument(
         "--out is for classes of pixels; model '%s' has labels %s", type->name,
-        LS_SHAPE_TEXT(LS_DTYPE_I32, type->label_shape));
+        LS_SHAPE_TEXT(ls_model_type_task(type)->label_dtype,
+                      type->label_shape));
   if (type->num_classes > 256)
     return ls_unimplemented("--out writes masks of at most 256 classes; model "
                             "'%s' has %lld",

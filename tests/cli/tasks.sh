@@ -61,6 +61,9 @@ runs eval runs/price --json
 has out.txt '"mae":'
 runs eval runs/price --data houses.csv --features 'size,age;price'
 has out.txt 'test mae: '
+sed '3s/^[^,]*/inf/' prices.csv >inf.csv
+runs eval runs/price --data inf.csv
+has out.txt 'test loss: nan'
 runs predict runs/price --data bare.csv --limit 2
 [ "$(wc -l <out.txt)" = 2 ] || fail "not two predictions"
 grep -qE '^\{"value":-?[0-9.e-]+,"row":0\}$' out.txt || fail "no value"
@@ -72,6 +75,8 @@ runs predict runs/price-export --data bare.csv --limit 2
 cmp -s out.txt values.txt || fail "an export predicts otherwise"
 ends 1 "--top is for one class an example; model 'tiny' is for regression" \
   predict runs/price --data bare.csv --top 3
+ends 1 "--out is for classes of pixels; model 'tiny' has labels f32[1]" \
+  predict runs/price --data bare.csv --out masks
 runs replay runs/price --to 20
 runs show runs/price
 has out.txt test_mae

@@ -231,7 +231,8 @@ static ls_status check_model(const char *folder, const ls_model_type *type,
   return ls_invalid_argument(
       "'%s' has masks, a class for each pixel; model '%s' has labels %s of an "
       "image: unet has such labels",
-      folder, type->name, LS_SHAPE_TEXT(LS_DTYPE_I32, type->label_shape));
+      folder, type->name,
+      LS_SHAPE_TEXT(ls_model_type_task(type)->label_dtype, type->label_shape));
 }
 
 // Returns true for names that count_names made.
