@@ -99,6 +99,17 @@ plan "$libraries/estimators.so:line" --param width=100000 --steps 20 \
 plan "$libraries/estimators.so:line" --no-steps
 shows '  kept +5  and one being written'
 grep -q '^  \(epoch\|evaluation\|model\) ' out.txt && fail "a model's rows"
+# Replicas of an estimator have variables each.
+plan "$libraries/estimators.so:line" --param width=100000 --no-steps \
+  --replicas 3
+shows '  parameters  8.01 MiB'
+shows '  replicas    48.1 MiB  variables of the others'
+plan "$libraries/estimators.so:line" --no-steps --replicas 3 --json
+[ "$(field replicas_bytes)" = \
+  $((2 * ($(field parameter_bytes) + $(field optimizer_bytes)))) ] ||
+  fail "replicas of an estimator are not counted"
+plan tiny --data synthetic --no-steps --replicas 3 --json
+[ "$(field replicas_bytes)" = 0 ] || fail "a model's replicas have variables"
 plan "$libraries/estimators.so:fixed" --no-steps
 shows '.*:fixed, 1 replica, f32, batch of 32'
 refuses 1 "gives a batch of 32" "$libraries/estimators.so:fixed" \
@@ -151,8 +162,6 @@ refuses 2 '^lockstep plan: --resume: a run that goes on is not planned' \
   tiny --resume run
 refuses 2 "^lockstep plan: --tpu: " tiny --tpu virtual:2x2
 refuses 2 "^lockstep plan: --seeds: " tiny --seeds 2
-refuses 2 "^lockstep plan: --replicas: " "$libraries/estimators.so:line" \
-  --replicas 2
 refuses 2 "^lockstep plan: --stop-early and --keep-best: " \
   "$libraries/estimators.so:line" --stop-early test_loss
 refuses 2 "MODEL is missing" --data synthetic

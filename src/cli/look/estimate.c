@@ -21,8 +21,8 @@ static const int64_t evaluation_labels = 1000;
 static const double first_step_bytes = 256 << 10;
 
 double cli_memory_peak(const cli_memory *m) {
-  return m->process + m->data + m->parameters + m->optimizer + m->copies +
-         m->values + m->input + m->evaluation + m->saves;
+  return m->process + m->data + m->parameters + m->optimizer + m->replicas +
+         m->copies + m->values + m->input + m->evaluation + m->saves;
 }
 
 // ---- A tiny run ------------------------------------------------------------
@@ -236,6 +236,9 @@ ls_status cli_plan_memory(cli_plan_run *run, int64_t batch_size,
   memory.input =
       batch * (cli_is_place(run->config.data) ? file_batches : own_batches);
   const bool is_model = run->step.estimator == NULL;
+  if (!is_model)
+    memory.replicas = (double)(run->config.replicas - 1) *
+                      (memory.parameters + memory.optimizer);
   // Without separate buffers all new values are in the variables' own; the
   // program of an estimator's session, which reads data, has such buffers.
   if (figures.alias_bytes == 0 || !is_model)

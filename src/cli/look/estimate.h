@@ -11,6 +11,7 @@ typedef struct cli_memory {
   double data;        // Open data sets; measured.
   double parameters;  // Variables of the model.
   double optimizer;   // Variables of the optimizer.
+  double replicas;    // Variables of an estimator's other replicas.
   double copies;      // New values of variables, if they are kept apart.
   double values;      // Working memory of a step.
   double input;       // Batches of a step, made ahead.

@@ -137,6 +137,7 @@ static void add_memory(cli_table *table, const plan *p) {
   add_bytes(table, "data set", m->data, "measured");
   add_bytes(table, "parameters", m->parameters, "");
   add_bytes(table, "optimizer", m->optimizer, "");
+  add_bytes(table, "replicas", m->replicas, "variables of the others");
   add_bytes(table, "new values", m->copies, "of parameters and optimizer");
   add_bytes(table, "step", m->values, "activations, gradients");
   add_bytes(table, "input", m->input, "batches");
@@ -203,6 +204,7 @@ static void print_json(const plan *p, const cli_plan_run *run) {
   cli_print_member(',', "data_bytes", m->data, 15);
   cli_print_member(',', "parameter_bytes", m->parameters, 15);
   cli_print_member(',', "optimizer_bytes", m->optimizer, 15);
+  cli_print_member(',', "replicas_bytes", m->replicas, 15);
   cli_print_member(',', "copies_bytes", m->copies, 15);
   cli_print_member(',', "step_bytes", m->values, 15);
   cli_print_member(',', "input_bytes", m->input, 15);
@@ -303,9 +305,6 @@ static bool check_flags(const plan_flags *all, const train_flags *flags) {
                          "models; without it the plan is that of the "
                          "model's run"},
       {type == NULL && all->params != NULL, "--param is for estimators"},
-      {type != NULL && flags->asked.replicas > 0,
-       "--replicas: those of an estimator have variables each, and are not "
-       "planned"},
       {type != NULL && cli_estimator_tests(&tests),
        "--stop-early and --keep-best: evaluations of estimators are not "
        "planned"},
