@@ -341,7 +341,8 @@ static void inline_branches(module *m, const ls_hlo_op *o, const scope *outer,
     for (size_t k = 0; k < values.count; ++k)
       ls_hlo_add(r, choice.is_known ? out : &results, values.items[k]);
   }
-  for (size_t k = 0; !choice.is_known && k < o->num_types; ++k) {
+  if (choice.is_known || !ls_status_is_ok(r->status)) return;
+  for (size_t k = 0; k < o->num_types; ++k) {
     ls_hlo_op one = *o;
     one.inputs = (ls_hlo_list){0};
     one.types += k;

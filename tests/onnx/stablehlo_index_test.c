@@ -363,6 +363,13 @@ TEST(other_texts_of_regions_are_refused) {
       {LINE("%i = stablehlo.constant dense<1> : tensor<i32>")
            LINE("%y = \"stablehlo.case\"(%i) : (tensor<i32>) -> " T23),
        LS_INVALID_ARGUMENT, "expected one operand and the branches of op case"},
+      {LINE("%c = stablehlo.constant dense<1.0> : tensor<f32>")
+           LINE("%i = stablehlo.convert %c : (tensor<f32>) -> tensor<i32>")
+               LINE("%y = \"stablehlo.case\"(%i) ({")
+                   LINE("  %n = stablehlo.fft %x : " T23)
+                       LINE("  stablehlo.return %n : " T23)
+                           LINE("}) : (tensor<i32>) -> " T23),
+       LS_UNIMPLEMENTED, "op stablehlo.fft"},
       {LINE("%i = stablehlo.constant dense<1> : tensor<i1>") LINE(
            "%y = \"stablehlo.if\"(%i) ({") LINE("  stablehlo.return %x : " T23)
            LINE("}) : (tensor<i1>) -> " T23),
