@@ -269,11 +269,10 @@ TEST(scatter_applies_updates_in_the_order_of_indices) {
                 &random);
   check_scatter("add", LS_DTYPE_BF16, LS_SHAPE(40000), LS_SHAPE(900), &random);
   // Few elements of each index.
-  for (int64_t n = 1; n <= 17; n += 2) {
-    check_scatter("max", LS_DTYPE_F16, LS_SHAPE(9, n), LS_SHAPE(900), &random);
-    check_scatter("update", LS_DTYPE_I8, LS_SHAPE(9, n), LS_SHAPE(900),
-                  &random);
-  }
+  for (int64_t n = 1; n <= 17; ++n)
+    for (size_t how = 0; how < LS_COUNT_OF(combinations); ++how)
+      check_scatter(combinations[how], loop_any_type(&random, LOOP_NUMBERS),
+                    LS_SHAPE(9, n), LS_SHAPE(how == 3 ? 9 : 300), &random);
 }
 
 TEST(scatter_to_single_elements_goes_block_by_block_too) {

@@ -316,9 +316,6 @@ typedef struct ls_cpu_indices {
   // Reads indices `from` to `from + count`, by type.
   void (*read[LS_DTYPE_COUNT])(int64_t *at, const void *indices, int64_t from,
                                int64_t count, const ls_index_range *range);
-  // Replaces indices of rows by the offsets of their elements, `inner` for
-  // each; those of an index below 0 are below 0, too.
-  void (*of_rows)(int64_t *at, int64_t count, int64_t inner);
   // Replaces indices `from` to `from + count` by offsets; -1 stays.
   void (*of_lines)(int64_t *at, int64_t from, int64_t count,
                    const ls_index_lines *lines);

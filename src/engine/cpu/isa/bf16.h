@@ -11,17 +11,7 @@
 #include "base/values/numbers.h"
 #include "engine/cpu/isa/vec.h"
 #include "engine/cpu/kernels.h"
-
-// Convert one element without branches, so that loops vectorize.
-LS_INLINE float ls_widen_bf16(uint16_t x) {
-  return ls_float_of_bits((uint32_t)x << 16);
-}
-
-LS_INLINE uint16_t ls_narrow_bf16(float x) {
-  const uint32_t bits = ls_float_bits(x);
-  const uint32_t rounded = bits + 0x7FFFU + (bits >> 16 & 1U);
-  return (uint16_t)((x != x ? bits | 0x400000U : rounded) >> 16);
-}
+#include "engine/cpu/kernels/half.h"
 
 // Adds both products of each pair, the odd one first, each exact and each sum
 // rounded, like vdpbf16ps; without that instruction the same bits are computed

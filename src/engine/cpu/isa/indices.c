@@ -26,15 +26,6 @@
 LS_EACH_SIGNED(READ, read, SIGNED)
 LS_EACH_UNSIGNED(READ, read, UNSIGNED)
 
-static void of_rows(int64_t *at, int64_t count, int64_t inner) {
-  if (inner == 1) return;
-  for (int64_t i = count; i-- > 0;) {
-    const int64_t first = at[i] * inner;
-    for (int64_t k = inner; k-- > 0;)
-      at[i * inner + k] = first + k;
-  }
-}
-
 enum { SHORT_RUN = 8 };
 
 // Replaces indices of one run by offsets, which begin at `base`; for each index
@@ -112,7 +103,6 @@ LS_EACH_SIZE(PICK, pick)
 #define PICK_ENTRY(name, bytes, T) [bytes] = name##_##bytes,
 const ls_cpu_indices LS_ISA_NAME(ls_cpu_indices) = {
     .read = {LS_EACH_INTEGER(READ_ENTRY, read)},
-    .of_rows = of_rows,
     .of_lines = of_lines,
     .pick = {LS_EACH_SIZE(PICK_ENTRY, pick)},
 };

@@ -44,9 +44,9 @@ ls_status ls_check_indexed(const ls_kernel_plan *plan, int32_t axis);
 
 // ---- Elements at offsets ---------------------------------------------------
 // Computes x[at[i]] = x[at[i]] op updates[i] one after the other, except where
-// at[i] < 0. 16-bit floats are computed in f32.
+// at[i] < 0, for rows of `inner` elements. 16-bit floats are computed in f32.
 typedef void ls_apply_fn(void *x, const void *updates, const int64_t *at,
-                         int64_t count);
+                         int64_t count, int64_t inner);
 // Returns that of a binary op; NULL: there is none for the dtype. The second
 // one copies updates.
 ls_apply_fn *ls_apply_of(uint16_t op, ls_dtype dtype);

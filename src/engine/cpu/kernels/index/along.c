@@ -37,7 +37,7 @@ static void handle_indices(const along_params *self, const ls_kernel_call *call,
       __builtin_prefetch((char *)call->out[0] + at[i] * (int64_t)self->element,
                          1);
     if (self->apply != NULL)
-      self->apply(call->out[0], (const char *)call->in[2] + skip, at, count);
+      self->apply(call->out[0], (const char *)call->in[2] + skip, at, count, 1);
     else
       self->kernels->pick[self->element]((char *)call->out[0] + skip,
                                          call->in[0], at, count);

@@ -1,16 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Updates of elements at offsets.
+// Updates of elements at offsets, and of rows of a few elements.
+#include "engine/cpu/kernels/half.h"
 #include "engine/cpu/kernels/index.h"
 #include "lockstep/half.h"
 
+// A constant number of elements needs no loop.
 #define APPLY(name, E, D, T, W)                                                \
+  static inline __attribute__((always_inline)) void name##_rows_##D(           \
+      T *o, const T *y, const int64_t *at, int64_t count,                      \
+      const int64_t inner) {                                                   \
+    for (int64_t i = 0; i < count; ++i, y += inner) {                          \
+      if (at[i] < 0) continue;                                                 \
+      T *row = o + at[i] * inner;                                              \
+      LS_INDEPENDENT                                                           \
+      for (int64_t k = 0; k < inner; ++k)                                      \
+        row[k] = E(T, W, row[k], y[k]);                                        \
+    }                                                                          \
+  }                                                                            \
   static void name##_##D(void *x, const void *updates, const int64_t *at,      \
-                         int64_t count) {                                      \
-    T *o = x;                                                                  \
-    const T *y = updates;                                                      \
-    for (int64_t i = 0; i < count; ++i)                                        \
-      if (at[i] >= 0) o[at[i]] = E(T, W, o[at[i]], y[i]);                      \
+                         int64_t count, int64_t inner) {                       \
+    if (inner == 1)                                                            \
+      name##_rows_##D(x, updates, at, count, 1);                               \
+    else if (inner == 2)                                                       \
+      name##_rows_##D(x, updates, at, count, 2);                               \
+    else if (inner == 3)                                                       \
+      name##_rows_##D(x, updates, at, count, 3);                               \
+    else                                                                       \
+      name##_rows_##D(x, updates, at, count, inner);                           \
   }
 #define APPLY_COPY(name, bytes, T) APPLY(name, SECOND, bytes, T, T)
 #define SECOND(T, W, x, y) (y)
@@ -26,7 +43,7 @@ LS_EACH_SIZE(APPLY_COPY, copy)
 #define OF_HALVES(T, two, x, y)                                                \
   ls_f16_from_f32(two(ls_f16_to_f32(x), ls_f16_to_f32(y)))
 #define OF_BRAINS(T, two, x, y)                                                \
-  ls_bf16_from_f32(two(ls_bf16_to_f32(x), ls_bf16_to_f32(y)))
+  ls_narrow_bf16(two(ls_widen_bf16(x), ls_widen_bf16(y)))
 
 #define ALL(name, OF_FLOATS, OF_SIGNED, OF_UNSIGNED)                           \
   LS_EACH_FLOAT(APPLY, name, OF_FLOATS)                                        \

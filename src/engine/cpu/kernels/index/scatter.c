@@ -4,7 +4,8 @@
 //
 // Each block owns a part of the result and applies all updates to it in the
 // order of the indices; consecutive blocks of a thread are handled as one.
-// Slices of a few elements are updated in a loop of their type.
+// Slices of a few elements are updated in a loop of their type, others by a
+// call each.
 #include "engine/cpu/kernels/index.h"
 #include "engine/cpu/kernels/kernel.h"
 #include "engine/cpu/kernels/loops.h"
@@ -22,15 +23,11 @@ typedef struct scatter_params {
   const ls_cpu_indices *kernels;
   ls_elementwise combine;  // Without a span the update is copied.
   ls_apply_fn *apply;      // NULL: whole rows are combined.
-  int64_t most;            // Most rows handled at a time.
 } scatter_params;
 
 enum {
   MAX_SCATTER_BLOCKS = 64,  // Limit, since each block reads all indices.
-  // Rows of at most so many elements are updated element by element; 16-bit
-  // floats are slower to combine by rows.
-  FEW_ELEMENTS = 4,
-  FEW_HALVES = 16,
+  FEW_ELEMENTS = 16,  // Most elements of a row for which a call is too long.
 };
 
 // Computes row = row op update, 16-bit floats in f32.
@@ -83,14 +80,12 @@ static void scatter_rows(const ls_kernel_call *call, int64_t o, int64_t begin,
   int64_t count = 0;
   for (int64_t from = 0; from < self->picks; from += count) {
     int64_t at[LS_INDEX_CHUNK];
-    count = ls_min_i64(self->most, self->picks - from);
+    count = ls_min_i64(LS_INDEX_CHUNK, self->picks - from);
     self->kernels->read[self->index](at, call->in[1], from, count, &range);
-    if (self->apply == NULL) {
+    if (self->apply == NULL)
       combine_rows(self, out, updates + (size_t)from * bytes, at, count);
-    } else {
-      self->kernels->of_rows(at, count, self->inner);
-      self->apply(out, updates + (size_t)from * bytes, at, count * self->inner);
-    }
+    else
+      self->apply(out, updates + (size_t)from * bytes, at, count, self->inner);
   }
 }
 
@@ -141,13 +136,8 @@ ls_status kernel_scatter(ls_kernel_plan *plan) {
   self->size = x.shape.dim[axis];
   self->inner = ls_step_of(x.shape, axis);
   if (!choose_combine(self, plan)) return ls_kernel_unsupported(plan, x.dtype);
-  const int64_t few = ls_is_half(x.dtype) ? FEW_HALVES : FEW_ELEMENTS;
   self->kernels = plan->kernels->indices;
-  self->most = LS_INDEX_CHUNK;
-  if (self->inner > 0 && self->inner <= few)
-    self->most = LS_INDEX_CHUNK / self->inner;
-  else
-    self->apply = NULL;
+  if (self->inner > FEW_ELEMENTS) self->apply = NULL;
   self->outer = 1;
   for (int32_t i = 0; i < axis; ++i)
     self->outer *= x.shape.dim[i];
