@@ -232,4 +232,12 @@ TEST(scans_go_one_after_another) {
   check_scan(LS_OP_LINEAR_SCAN, LS_DTYPE_BF16, LS_SHAPE(4, 130, 250), 1,
              &random);
   check_scan(LS_OP_CUMSUM, LS_DTYPE_F16, LS_SHAPE(5, 40, 1000), 1, &random);
+  // 16-bit floats that are scanned some rows at a time, or part of a row.
+  for (int k = 0; k < 6; ++k) {
+    const ls_dtype dtype = k % 2 == 0 ? LS_DTYPE_F16 : LS_DTYPE_BF16;
+    const uint16_t op = k < 3 ? LS_OP_CUMSUM : LS_OP_LINEAR_SCAN;
+    check_scan(op, dtype, LS_SHAPE(9001), 0, &random);
+    check_scan(op, dtype, LS_SHAPE(2, 2001, 3), 1, &random);
+    check_scan(op, dtype, LS_SHAPE(2, 9, 2500), 1, &random);
+  }
 }

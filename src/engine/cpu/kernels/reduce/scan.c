@@ -8,15 +8,12 @@
 // few; so are short ones that follow one another.
 #include "engine/cpu/kernels/kernel.h"
 #include "engine/cpu/kernels/loops.h"
-#include "lockstep/half.h"
 
 enum {
   JOINED_COLUMNS = 1024,  // Joined at most: their state stays in a cache.
   FEW_COLUMNS = 7,        // Most columns whose lines are scanned one by one,
   SHORT_LINE = 16,        // if they are short.
-  WIDENED = 2048,         // Elements of short units that are widened together.
-  LONG_UNIT = 1 << 18,    // Most elements of a unit that are widened at a time,
-  MANY_UNITS = 4,         // and units that may be wider for that.
+  WIDENED = 4096,         // 16-bit floats that are widened together.
 };
 
 typedef struct scan_params {
@@ -30,41 +27,43 @@ typedef struct scan_params {
   // first element.
   void (*scan)(const struct scan_params *self, void *out, const void *a,
                const void *b, void *state, int64_t outer, int64_t columns);
-  ls_dtype half;    // Not NONE: units of 16-bit floats, scanned as f32.
+  ls_dtype half;    // Not NONE: 16-bit floats, scanned as f32.
   int64_t widened;  // Elements that have room in scratch.
+  bool continues;   // True if the state is that after earlier rows.
 } scan_params;
 
 // Defines a scan. The state between rows is in `state`; a single line keeps it
 // in a register. START: before the first row. NEXT(h, x, y): after elements x
 // of a and y of b. SECOND: reads y, if there is a second operand.
-#define SCAN(name, D, T, S, LOAD, STORE, START, NEXT, SECOND)                  \
+#define SCAN(name, START, NEXT, SECOND, D, T, S)                               \
   static inline void name##_line_##D(const scan_params *self, T *o,            \
-                                     const T *a, const T *b) {                 \
+                                     const T *a, const T *b, S *h) {           \
     const int64_t step = self->step * self->lines.inner;                       \
     const bool exclusive = self->exclusive;                                    \
-    S carried = START;                                                         \
+    S carried = self->continues ? *h : START;                                  \
     for (int64_t n = self->lines.size, i = 0; n > 0; --n, i += step) {         \
-      const S x = LOAD(S, a[i]), y = SECOND(S, LOAD, b[i]);                    \
+      const S x = (S)a[i], y = SECOND(S, b[i]);                                \
       const S next = NEXT(carried, x, y);                                      \
-      o[i] = STORE(T, exclusive ? carried : next);                             \
+      o[i] = (T)(exclusive ? carried : next);                                  \
       carried = next;                                                          \
     }                                                                          \
+    *h = carried;                                                              \
     (void)b;                                                                   \
   }                                                                            \
   static inline void name##_columns_##D(const scan_params *self, T *o,         \
                                         const T *a, const T *b, S *h,          \
                                         int64_t columns, int64_t across) {     \
     const bool exclusive = self->exclusive;                                    \
-    for (int64_t c = 0; c < columns; ++c)                                      \
+    for (int64_t c = 0; !self->continues && c < columns; ++c)                  \
       h[c] = START;                                                            \
     for (int64_t n = self->lines.size, row = 0; n > 0;                         \
          --n, row += self->step * self->lines.inner) {                         \
       LS_INDEPENDENT                                                           \
       for (int64_t c = 0; c < columns; ++c) {                                  \
         const int64_t i = row + c * across;                                    \
-        const S x = LOAD(S, a[i]), y = SECOND(S, LOAD, b[i]);                  \
+        const S x = (S)a[i], y = SECOND(S, b[i]);                              \
         const S before = h[c], next = NEXT(before, x, y);                      \
-        o[i] = STORE(T, exclusive ? before : next);                            \
+        o[i] = (T)(exclusive ? before : next);                                 \
         h[c] = next;                                                           \
       }                                                                        \
     }                                                                          \
@@ -92,29 +91,19 @@ typedef struct scan_params {
         continue;                                                              \
       }                                                                        \
       for (int64_t c = 0; c < columns; ++c)                                    \
-        name##_line_##D(self, o + c, a + c, b + c);                            \
+        name##_line_##D(self, o + c, a + c, b + c, (S *)state + c);            \
     }                                                                          \
   }
 
 #define SUM(h, x, y) ((void)(y), (h) + (x))
 #define PRODUCT(h, x, y) ((void)(y), (h) * (x))
 #define LINEAR(h, x, y) ((x) * (h) + (y))
-#define NONE(S, LOAD, x) ((S)0)
-#define READ(S, LOAD, x) LOAD(S, x)
+#define NONE(S, x) ((S)0)
+#define READ(S, x) ((S)(x))
 
-#define AS_IS(S, x) ((S)(x))
-#define LOAD_F16(S, x) ls_f16_to_f32(x)
-#define STORE_F16(T, x) ls_f16_from_f32(x)
-#define LOAD_BF16(S, x) ls_bf16_to_f32(x)
-#define STORE_BF16(T, x) ls_bf16_from_f32(x)
-
-#define NUMBER(name, START, NEXT, SECOND, D, T, W)                             \
-  SCAN(name, D, T, W, AS_IS, AS_IS, START, NEXT, SECOND)
 #define ALL(name, START, NEXT, SECOND)                                         \
-  LS_EACH_INTEGER(NUMBER, name, START, NEXT, SECOND)                           \
-  LS_EACH_FLOAT(NUMBER, name, START, NEXT, SECOND)                             \
-  SCAN(name, F16, uint16_t, float, LOAD_F16, STORE_F16, START, NEXT, SECOND)   \
-  SCAN(name, BF16, uint16_t, float, LOAD_BF16, STORE_BF16, START, NEXT, SECOND)
+  LS_EACH_INTEGER(SCAN, name, START, NEXT, SECOND)                             \
+  LS_EACH_FLOAT(SCAN, name, START, NEXT, SECOND)
 ALL(sum, 0, SUM, NONE)
 ALL(product, 1, PRODUCT, NONE)
 ALL(linear, 0, LINEAR, READ)
@@ -123,26 +112,53 @@ typedef void (*scan_function)(const scan_params *, void *, const void *,
                               const void *, void *, int64_t, int64_t);
 #define ENTRY(name, D, T, W) [LS_DTYPE_##D] = name##_##D,
 #define ROW(name)                                                              \
-  {                                                                            \
-    LS_EACH_INTEGER(ENTRY, name)                                               \
-    LS_EACH_FLOAT(ENTRY, name) ENTRY(name, F16, , ) ENTRY(name, BF16, , )      \
-  }
+  { LS_EACH_INTEGER(ENTRY, name) LS_EACH_FLOAT(ENTRY, name) }
 static const scan_function sums[LS_DTYPE_COUNT] = ROW(sum);
 static const scan_function products[LS_DTYPE_COUNT] = ROW(product);
 static const scan_function linears[LS_DTYPE_COUNT] = ROW(linear);
 
-// Scans units of 16-bit floats with all their columns.
+// Scans a unit of 16-bit floats, some rows at a time: they are widened together
+// if they are adjacent.
+static void scan_half_unit(const scan_params *self, uint16_t *out,
+                           const uint16_t *a, const uint16_t *b, void *state,
+                           int64_t columns) {
+  const ls_lines *lines = &self->lines;
+  const int64_t most =
+      columns < lines->inner ? 1 : ls_max_i64(1, self->widened / columns);
+  float *x = (float *)state + self->most_columns, *y = x + self->widened;
+  scan_params part = *self;
+  part.lines.inner = columns;
+  for (int64_t done = 0, n = 0; done < lines->size; done += n) {
+    n = ls_min_i64(most, lines->size - done);
+    const int64_t row = self->step > 0 ? done : lines->size - done - n;
+    const int64_t at = row * lines->inner;
+    part.lines.size = n;
+    part.first = self->step > 0 ? 0 : n - 1;
+    ls_widen(self->half, x, a + at, n * columns);
+    if (self->has_b) ls_widen(self->half, y, b + at, n * columns);
+    self->scan(&part, x, x, y, state, 1, columns);
+    ls_narrow(self->half, out + at, x, n * columns);
+    part.continues = true;
+  }
+}
+
+// Scans units of 16-bit floats that follow one another.
 static void scan_halves(const scan_params *self, uint16_t *out,
                         const uint16_t *a, const uint16_t *b, void *state,
-                        int64_t outer) {
+                        int64_t outer, int64_t columns) {
   const int64_t each = self->lines.size * self->lines.inner;
+  const bool is_short = columns == self->lines.inner && each <= self->widened;
   float *x = (float *)state + self->most_columns, *y = x + self->widened;
-  for (int64_t n = 0; outer > 0; outer -= n) {
-    n = ls_min_i64(outer, self->widened / each);
-    ls_widen(self->half, x, a, n * each);
-    if (self->has_b) ls_widen(self->half, y, b, n * each);
-    self->scan(self, x, x, y, state, n, self->lines.inner);
-    ls_narrow(self->half, out, x, n * each);
+  for (int64_t n = 1; outer > 0; outer -= n) {
+    if (is_short) {
+      n = ls_min_i64(outer, self->widened / ls_max_i64(1, each));
+      ls_widen(self->half, x, a, n * each);
+      if (self->has_b) ls_widen(self->half, y, b, n * each);
+      self->scan(self, x, x, y, state, n, columns);
+      ls_narrow(self->half, out, x, n * each);
+    } else {
+      scan_half_unit(self, out, a, b, state, columns);
+    }
     out += n * each;
     a += n * each;
     b += n * each;
@@ -170,7 +186,7 @@ static void scan_loop(const ls_kernel_call *call, int64_t begin_block,
     const void *a = (const char *)call->in[0] + at;
     const void *b = (const char *)call->in[self->has_b] + at;
     if (self->half != LS_DTYPE_NONE)
-      scan_halves(self, out, a, b, call->scratch, outer);
+      scan_halves(self, out, a, b, call->scratch, outer, unit.columns);
     else
       self->scan(self, out, a, b, call->scratch, outer, unit.columns);
   }
@@ -182,18 +198,12 @@ ls_status kernel_scan(ls_kernel_plan *plan) {
   const scan_function *functions = op == LS_OP_CUMSUM    ? sums
                                    : op == LS_OP_CUMPROD ? products
                                                          : linears;
-  if (functions[type.dtype] == NULL)
-    return ls_kernel_unsupported(plan, type.dtype);
+  const scan_function scan = functions[ls_wide_dtype(type.dtype)];
+  if (scan == NULL) return ls_kernel_unsupported(plan, type.dtype);
   LS_ARENA_NEW_OR_RETURN(plan->arena, scan_params, self);
   const int32_t axis = (int32_t)ls_node_int(plan->node, LS_ATTR_ID_AXIS);
   const bool reverse = ls_node_int(plan->node, LS_ATTR_ID_REVERSE) != 0;
   self->lines = ls_lines_of(type.shape, axis, type.shape.dim[axis]);
-  const int64_t each = self->lines.size * self->lines.inner;
-  // Units of 16-bit floats are widened whole, unless there are few.
-  if (ls_is_half(type.dtype) && self->lines.units_across > 1 &&
-      self->lines.outer >= MANY_UNITS && each <= LONG_UNIT)
-    self->lines = ls_lines_of(type.shape, axis,
-                              LS_BLOCK / ls_max_i64(1, self->lines.inner));
   if (self->lines.size == 1) {
     // All lines are adjacent columns.
     const int64_t count = ls_shape_num_elements(type.shape);
@@ -205,14 +215,11 @@ ls_status kernel_scan(ls_kernel_plan *plan) {
   self->first = reverse ? self->lines.size - 1 : 0;
   self->step = reverse ? -1 : 1;
   self->element = ls_dtype_size(type.dtype);
-  self->scan = functions[type.dtype];
-  if (ls_is_half(type.dtype) && self->lines.units_across == 1 && each > 0 &&
-      each <= LONG_UNIT) {
+  self->scan = scan;
+  if (ls_is_half(type.dtype)) {
     self->half = type.dtype;
-    self->scan = functions[LS_DTYPE_F32];
-    self->widened = ls_max_i64(WIDENED, each);
-    plan->scratch =
-        (size_t)(self->has_b ? 2 : 1) * (size_t)self->widened * sizeof(float);
+    self->widened = ls_max_i64(WIDENED, self->most_columns);
+    plan->scratch = 2 * (size_t)self->widened * sizeof(float);
   }
   plan->scratch += (size_t)self->most_columns * sizeof(uint64_t);
   plan->in_place = self->has_b ? 3 : 1;
