@@ -176,6 +176,11 @@ TEST(reductions_agree_with_the_reference_over_any_axes) {
     check_reduce(LS_OP_REDUCE_MAX, loop_types[t], LS_SHAPE(3, 70, 2, 40), 10,
                  &random);
     check_reduce(LS_OP_REDUCE_MAX, loop_types[t], LS_SHAPE(7, 0), 2, &random);
+    // Axes of one element.
+    check_reduce(LS_OP_REDUCE_SUM, loop_types[t], LS_SHAPE(9000, 1), 2,
+                 &random);
+    check_reduce(LS_OP_REDUCE_MIN, loop_types[t], LS_SHAPE(70, 1, 3), 2,
+                 &random);
     // Few columns, the last rows of which end where the array does.
     for (int64_t n = 2; n < 40; n += 5)
       check_reduce(LS_OP_REDUCE_MAX, loop_types[t], LS_SHAPE(70, n), 1,

@@ -340,7 +340,7 @@ static const ls_reducer *reducers_of(uint16_t op,
 }
 
 // Sorts the operand's dimensions into kept and reduced ones; returns true if
-// the innermost one is reduced.
+// the innermost one is reduced, or none.
 static bool sort_dims(const ls_kernel_plan *plan, reduce_params *self) {
   const ls_shape shape = plan->in[0].shape;
   const ls_attr *axes = ls_node_attr(plan->node, LS_ATTR_ID_AXES);
@@ -359,7 +359,7 @@ static bool sort_dims(const ls_kernel_plan *plan, reduce_params *self) {
   for (int32_t i = 0; i < shape.rank; ++i)
     ls_strided_dims_add(is_reduced[i] ? &self->reduced : &self->kept,
                         shape.dim[i], steps[i]);
-  return found ? innermost_is_reduced : true;
+  return innermost_is_reduced || self->reduced.rank == 0;
 }
 
 // Removes the innermost dimension and returns its size, 1 if there is none.
