@@ -177,6 +177,11 @@ TEST(layer_norm_agrees_with_the_reference) {
     check_row_norm(&many, true, &random);
     check_row_norm_grad(&many, true, &random);
     check_row_norm_grad(&many, false, &random);
+    const norm single = {loop_types[t], 701, 1, false, -1, 2};
+    for (int centred = 0; centred < 2; ++centred) {
+      check_row_norm(&single, centred != 0, &random);
+      check_row_norm_grad(&single, centred != 0, &random);
+    }
   }
 }
 
@@ -237,9 +242,11 @@ static void expect_same_bytes(loop_case *c) {
 }
 
 TEST(norms_have_the_same_bytes_on_every_instruction_set) {
-  for (int i = 0; i < 8; ++i) {
+  for (int i = 0; i < 16; ++i) {
     loop_random random = {7};
-    const norm n = {i & 1 ? LS_DTYPE_F64 : LS_DTYPE_F32, 400, 37, true, -2, 3};
+    const int64_t columns = i & 8 ? 1 : 37;
+    const norm n = {
+        i & 1 ? LS_DTYPE_F64 : LS_DTYPE_F32, 400, columns, true, -2, 3};
     const bool gradient = (i & 2) != 0, batch = (i & 4) != 0;
     loop_case c = {.out = array_of(&n)};
     c.op = batch ? (gradient ? LS_OP_BATCH_NORM_GRAD : LS_OP_BATCH_NORM)

@@ -3,8 +3,8 @@
 // The functions of ls_cpu_norms for one element type: a template, included by
 // norm_f32.c and norm_f64.c.
 //
-// It needs ELEM (the type), VEC and LANES (its vector), V(op) (the operation's
-// name) and TABLE (the name of the table it defines).
+// It needs ELEM (the type), FMA (its function), VEC and LANES (its vector),
+// V(op) (the operation's name) and TABLE (the name of the table it defines).
 //
 // Columns are processed GROUP vectors at a time, down all rows, with the
 // columns' parameters in registers.
@@ -314,11 +314,42 @@ LS_INLINE void normalize_at(ELEM *y, const ELEM *x, size_t j, size_t lanes,
                   : V(fma)(r, scale, load_columns(norm->offset, j, lanes)));
 }
 
+// Rows of one element that are computed together.
+#define SINGLES ((size_t)128)
+
+// Computes r and the inverse of `rows` rows of one element.
+LS_INLINE void measure_singles(ELEM *r, ELEM *inverse, const ELEM *x,
+                               size_t rows, const ls_cpu_row_norm *norm) {
+  const bool centred = norm->centred;
+  const double epsilon = norm->epsilon;
+  for (size_t i = 0; i < rows; ++i) {
+    const ELEM t = x[i] - (centred ? (ELEM)0 + x[i] : (ELEM)0);
+    inverse[i] = (ELEM)(1.0 / sqrt((double)(t * t) + epsilon));
+    r[i] = t * inverse[i];
+  }
+}
+
+static void normalize_singles(ELEM *y, const ELEM *x, size_t rows,
+                              const ls_cpu_row_norm *norm) {
+  const ELEM scale = *(const ELEM *)norm->scale, *offset = norm->offset;
+  for (size_t n = 0; rows > 0; rows -= n, x += n, y += n) {
+    ELEM r[SINGLES], inverse[SINGLES];
+    n = rows < SINGLES ? rows : SINGLES;
+    measure_singles(r, inverse, x, n, norm);
+    for (size_t i = 0; i < n; ++i)
+      y[i] = offset == NULL ? r[i] * scale : FMA(r[i], scale, *offset);
+  }
+}
+
 static void normalize_rows(void *dst, const void *src,
                            const ls_cpu_row_norm *norm, size_t rows,
                            size_t columns) {
   const ELEM *x = src;
   ELEM *y = dst;
+  if (columns == 1) {
+    normalize_singles(y, x, rows, norm);
+    return;
+  }
   for (; rows > 0; --rows, x += columns, y += columns) {
     row_moments row;
     measure_rows(&row, x, columns, 1, norm);
@@ -413,6 +444,25 @@ LS_EXPAND void gradient_of_some(const rows_work *w, const size_t rows) {
   if (j < columns) gradient_at(w, slopes, rows, j, columns - j);
 }
 
+// Computes `rows` rows of one element, at most SINGLES.
+LS_INLINE void gradient_of_singles(const rows_work *w, size_t rows) {
+  const ls_cpu_row_norm *norm = w->norm;
+  const ELEM scale = *(const ELEM *)norm->scale, *offset = norm->offset;
+  ELEM r[SINGLES], inverse[SINGLES];
+  measure_singles(r, inverse, w->x, rows, norm);
+  for (size_t i = 0; i < rows; ++i)
+    *w->dscale = FMA(w->dy[i], r[i], *w->dscale);
+  for (size_t i = 0; w->doffset != NULL && i < rows; ++i)
+    *w->doffset += w->dy[i];
+  const bool centred = norm->centred;
+  for (size_t i = 0; i < rows; ++i) {
+    const ELEM g = w->dy[i] * scale, product = (ELEM)0 + g * r[i];
+    const ELEM mean = centred ? (ELEM)0 + g : (ELEM)0;
+    w->dx[i] = (g - mean - r[i] * product) * inverse[i];
+    if (w->y != NULL) w->y[i] = FMA(r[i], scale, *offset);
+  }
+}
+
 static void gradient_rows(void *dst, void *y, void *dscale, void *doffset,
                           const void *dy, const void *x,
                           const ls_cpu_row_norm *norm, size_t rows,
@@ -426,8 +476,11 @@ static void gradient_rows(void *dst, void *y, void *dscale, void *doffset,
                     .norm = norm,
                     .columns = columns};
   while (rows > 0) {
-    const size_t count = rows >= ROWS ? ROWS : 1;
-    if (count == ROWS) {
+    const size_t most = columns == 1 ? SINGLES : rows >= ROWS ? ROWS : 1;
+    const size_t count = rows < most ? rows : most;
+    if (columns == 1) {
+      gradient_of_singles(&work, count);
+    } else if (count == ROWS) {
       gradient_of_some(&work, ROWS);
     } else {
       gradient_of_some(&work, 1);

@@ -6,6 +6,7 @@
 #include "engine/cpu/isa/vec.h"
 
 #define ELEM float
+#define FMA fmaf
 #define VEC vf
 #define LANES ((size_t)VF_LANES)
 #define V(op) vf_##op

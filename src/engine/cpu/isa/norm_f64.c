@@ -6,6 +6,7 @@
 #include "engine/cpu/isa/vec.h"
 
 #define ELEM double
+#define FMA fma
 #define VEC vd
 #define LANES ((size_t)VD_LANES)
 #define V(op) vd_##op
