@@ -299,6 +299,8 @@ TEST(cross_entropy_agrees_with_the_reference_for_any_labels) {
     }
     check_cross_entropy(false, loop_types[t], LS_DTYPE_I32, 4000, 10, &random);
     check_cross_entropy(true, loop_types[t], LS_DTYPE_I32, 4000, 10, &random);
+    check_cross_entropy(false, loop_types[t], LS_DTYPE_I64, 1100, 1, &random);
+    check_cross_entropy(true, loop_types[t], LS_DTYPE_I64, 1100, 1, &random);
   }
 }
 

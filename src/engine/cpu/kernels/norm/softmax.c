@@ -80,19 +80,32 @@ typedef struct rows_work {
   int64_t rows;
 } rows_work;
 
-// Computes rows of one column, of f32 or f64: the softmax is 1, its logarithm
-// 0, or NaN if the element is not finite. Returns false for other rows.
+// Computes rows of one column, of f32 or f64: the softmax is 1, its logarithm,
+// the loss and the gradient 0, or NaN if the element is not finite or the label
+// is not 0. Returns false for other rows.
 static bool rows_of_one(const rows_params *self, const rows_work *work,
                         ls_dtype dtype, const void *one) {
-  if (self->columns != 1 ||
-      (self->op != LS_OP_SOFTMAX && self->op != LS_OP_LOG_SOFTMAX))
-    return false;
+  if (self->columns != 1) return false;
   const void *same[] = {work->logits, work->logits}, *sum[] = {work->out, one};
+  const void *product[] = {work->out, work->scale};
   ls_span_of(LS_OP_SUB, dtype, self->kernels)(&(ls_elementwise){0}, work->out,
                                               same, work->rows);
   if (self->op == LS_OP_SOFTMAX)
     ls_span_of(LS_OP_ADD, dtype, self->kernels)(&(ls_elementwise){.scalars = 2},
                                                 work->out, sum, work->rows);
+  if (self->op == LS_OP_CROSS_ENTROPY_GRAD)
+    ls_span_of(LS_OP_MUL, dtype, self->kernels)(&(ls_elementwise){0}, work->out,
+                                                product, work->rows);
+  int32_t others = 0;
+  for (int64_t i = 0; self->label != LS_DTYPE_NONE && i < work->rows; ++i)
+    others |= work->labels[i];
+  for (int64_t i = 0; others != 0 && i < work->rows; ++i) {
+    if (work->labels[i] == 0) continue;
+    if (dtype == LS_DTYPE_F64)
+      ((double *)work->out)[i] = (double)NAN;
+    else
+      ((float *)work->out)[i] = NAN;
+  }
   return true;
 }
 
