@@ -125,6 +125,69 @@ TEST(comparisons_agree_with_the_reference_on_all_types) {
   check_binary(LS_OP_OR, LS_DTYPE_BOOL, LS_DTYPE_BOOL, 99, 2, &random);
 }
 
+// The number that a 16-bit float counts as: those below f32's normal numbers
+// count as 0.
+static double counted(ls_dtype dtype, uint16_t bits) {
+  const double value = loop_read(dtype, &bits, 0);
+  return fabs(value) < 0x1p-126 ? 0 : value;
+}
+
+static bool compared(uint16_t op, double x, double y) {
+  switch (op) {
+  case LS_OP_EQUAL:
+    return x == y;
+  case LS_OP_NOT_EQUAL:
+    return x != y;
+  case LS_OP_LESS:
+    return x < y;
+  case LS_OP_LESS_EQUAL:
+    return x <= y;
+  case LS_OP_GREATER:
+    return x > y;
+  default:
+    return x >= y;
+  }
+}
+
+static void check_halves(const char *kernels, uint16_t op, ls_dtype dtype,
+                         loop_random *random) {
+  static const uint16_t special[] = {0,      1,      0x7F,   0x80,
+                                     0x3C00, 0x7C00, 0x7C01, 0x7E00,
+                                     0x7F7F, 0x7F80, 0x7F81, 0x7FFF};
+  enum { SPECIAL = LS_COUNT_OF(special), PAIRS = 4 * SPECIAL * SPECIAL };
+  LS_OWN(loop_case, c) = {.op = op,
+                          .out = vector_type(LS_DTYPE_BOOL, 2 * PAIRS),
+                          .kernels = kernels};
+  uint16_t *x = loop_case_add_copy(&c, vector_type(dtype, 2 * PAIRS), NULL);
+  uint16_t *y = loop_case_add_copy(&c, vector_type(dtype, 2 * PAIRS), NULL);
+  for (int i = 0; i < PAIRS; ++i) {  // Each pair of each sign, and any.
+    x[i] = (uint16_t)(special[i / 4 % SPECIAL] | (i & 1 ? 0x8000U : 0));
+    y[i] = (uint16_t)(special[i / 4 / SPECIAL] | (i & 2 ? 0x8000U : 0));
+    x[PAIRS + i] = (uint16_t)loop_random_bits(random);
+    y[PAIRS + i] = (uint16_t)loop_random_bits(random);
+  }
+  HEAP(uint8_t, got) = loop_case_run(&c);
+  for (int i = 0; i < 2 * PAIRS; ++i)
+    if (got[i] != compared(op, counted(dtype, x[i]), counted(dtype, y[i])))
+      fail_msg("%s %s of %s 0x%04x 0x%04x: %d",
+               kernels == NULL ? "best" : kernels, ls_op_table[op].name,
+               ls_dtype_name(dtype), x[i], y[i], got[i]);
+}
+
+TEST(comparisons_of_16_bit_floats_are_those_of_numbers) {
+  static const char *const names[] = {"base", "v3", "v4"};
+  static const uint16_t ops[] = {LS_OP_EQUAL,   LS_OP_NOT_EQUAL,
+                                 LS_OP_LESS,    LS_OP_LESS_EQUAL,
+                                 LS_OP_GREATER, LS_OP_GREATER_EQUAL};
+  loop_random random = {loop_random_seed()};
+  for (size_t n = 0; n < LS_COUNT_OF(names); ++n)
+    for (size_t o = 0; o < LS_COUNT_OF(ops); ++o) {
+      if (ls_cpu_kernels_find(names[n]) == NULL) continue;
+      check_halves(names[n], ops[o], LS_DTYPE_F16, &random);
+      check_halves(names[n], ops[o], LS_DTYPE_BF16, &random);
+    }
+}
+
 TEST(integers_wrap_around_and_divide_as_stated) {
   static const int32_t x[] = {INT32_MAX, INT32_MIN, INT32_MIN, 7, -7, 65537};
   static const int32_t y[] = {1, 1, -1, 0, 2, 65537};

@@ -38,6 +38,36 @@ COMPARE(less_equal, LESS_EQUAL_BOOL, BOOL, uint8_t, )
 COMPARE(greater, GREATER_BOOL, BOOL, uint8_t, )
 COMPARE(greater_equal, GREATER_EQUAL_BOOL, BOOL, uint8_t, )
 
+// 16-bit floats as integers of the same order; a magnitude below `least` counts
+// as 0, and NaN as `nan`, on either side the limit that makes a comparison
+// false.
+static inline int16_t order_half(uint16_t x, int16_t least, int16_t infinity,
+                                 int16_t nan) {
+  const int16_t size = (int16_t)(x & 0x7FFFU);
+  const int16_t number = (int16_t)((x & 0x8000U) != 0 ? -size : size);
+  const int16_t normal = size < least ? 0 : number;
+  return size > infinity ? nan : normal;
+}
+#define ORDER_F16(x, nan) order_half(x, 0, 0x7C00, nan)
+#define ORDER_BF16(x, nan) order_half(x, 0x80, 0x7F80, nan)
+#define BELOW(E, W, x, y) E(, , W(x, INT16_MAX), W(y, INT16_MIN))
+#define ABOVE(E, W, x, y) E(, , W(x, INT16_MIN), W(y, INT16_MAX))
+#define EQUAL_HALF(T, W, x, y) BELOW(EQUAL, W, x, y)
+#define NOT_EQUAL_HALF(T, W, x, y) BELOW(NOT_EQUAL, W, x, y)
+#define LESS_HALF(T, W, x, y) BELOW(LESS, W, x, y)
+#define LESS_EQUAL_HALF(T, W, x, y) BELOW(LESS_EQUAL, W, x, y)
+#define GREATER_HALF(T, W, x, y) ABOVE(GREATER, W, x, y)
+#define GREATER_EQUAL_HALF(T, W, x, y) ABOVE(GREATER_EQUAL, W, x, y)
+#define HALVES(name, E)                                                        \
+  COMPARE(name, E, F16, uint16_t, ORDER_F16)                                   \
+  COMPARE(name, E, BF16, uint16_t, ORDER_BF16)
+HALVES(equal, EQUAL_HALF)
+HALVES(not_equal, NOT_EQUAL_HALF)
+HALVES(less, LESS_HALF)
+HALVES(less_equal, LESS_EQUAL_HALF)
+HALVES(greater, GREATER_HALF)
+HALVES(greater_equal, GREATER_EQUAL_HALF)
+
 // ---- Select ----------------------------------------------------------------
 // `cs`, `ys` and `zs` are constants at every expansion: 0 for a scalar.
 #define SELECT(name, size, T)                                                  \
@@ -139,7 +169,10 @@ LS_EACH_FLOAT(CLAMP, clamp, CLAMP_FLOAT)
 // ---- All -------------------------------------------------------------------
 #define ENTRY(name, D, T, W) [LS_DTYPE_##D] = name##_##D,
 #define ROW(name)                                                              \
-  { EACH_TYPE(ENTRY, name) ENTRY(name, BOOL, , ) }
+  {                                                                            \
+    EACH_TYPE(ENTRY, name)                                                     \
+    ENTRY(name, BOOL, , ) ENTRY(name, F16, , ) ENTRY(name, BF16, , )           \
+  }
 
 const ls_cpu_typed_spans LS_ISA_NAME(ls_cpu_typed_spans) = {{
     [LS_OP_EQUAL] = ROW(equal),
