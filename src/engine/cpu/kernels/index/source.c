@@ -41,7 +41,9 @@ enum {
     T *o = out;                                                                \
     for (int64_t i = 0; inverse == 0 && i < count; ++i)                        \
       o[i] = same;                                                             \
-    if (inverse == 0) return;                                                  \
+    for (uint32_t i = 0; inner == 1 && i < (uint32_t)count; ++i)               \
+      o[i] = E(T, first + (I)(int32_t)i);                                      \
+    if (inverse == 0 || inner == 1) return;                                    \
     for (uint32_t i = 0; i < (uint32_t)count; ++i)                             \
       o[i] = E(T, first + (I)(int32_t)((i + skip) * inverse >> SHIFT));        \
   }
