@@ -197,7 +197,7 @@ TEST(a_permutation_is_the_order_of_random_keys) {
     check_permutation(LS_DTYPE_I32, counts[i]);
     check_permutation(LS_DTYPE_I64, counts[i]);
   }
-  check_permutation(LS_DTYPE_I32, (1 << 20) + 5);
+  check_permutation(LS_DTYPE_I32, (1 << 21) + 5);
 }
 
 TEST(every_order_of_three_comes_as_often) {

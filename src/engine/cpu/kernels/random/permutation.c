@@ -5,22 +5,20 @@
 //
 // An item is an index, in the low bits, below the upper bits of its key. Items
 // are sorted by some top bits, which have two to four times as many values as
-// there are items: by the uppermost ones into buckets, then each bucket, in a
-// near cache, by the others. Both keep the order of equal ones. Few are out of
-// order then: they are inserted where they belong.
+// there are items, digit by digit, the lowest one first. Few are out of order
+// then: they are inserted where they belong.
 #include "engine/cpu/kernels/kernel.h"
 #include "engine/cpu/kernels/loops.h"
 #include "engine/cpu/kernels/random/draw.h"
 
-// Bits that are sorted by without buckets, at most; bits of buckets, at most.
-enum { LOW_BITS = 11, MOST_BUCKET_BITS = 9 };
+enum { MOST_BITS = 11 };  // Of a digit.
 
 typedef struct permutation_params {
   ls_draw draw;
   const ls_cpu_kernels *kernels;
   int64_t count;
   unsigned index_bits;
-  unsigned bucket_bits, low_bits;
+  unsigned digits, digit_bits;
   bool wide;  // True for i64, false for i32.
 } permutation_params;
 
@@ -57,25 +55,24 @@ static bool is_before(const permutation_params *self,
   return redraw_key(self, source, item) < redraw_key(self, source, other);
 }
 
-// Sorts items by the `bits` bits below the `above` uppermost ones. `ends` gets
-// the end of the items of each value.
+// Sorts items by the `bits` bits above the `below` lowest ones. There is a
+// place for each value of these.
 static void sort_by_digit(uint64_t *restrict target,
                           const uint64_t *restrict from, size_t count,
-                          unsigned above, unsigned bits,
-                          uint64_t *restrict ends) {
-  const unsigned below = 64 - above - bits;
+                          unsigned below, unsigned bits,
+                          uint64_t *restrict places) {
   const uint64_t last = (UINT64_C(1) << bits) - 1;
-  memset(ends, 0, sizeof(uint64_t) << bits);
+  memset(places, 0, sizeof(uint64_t) << bits);
   for (size_t i = 0; i < count; ++i)
-    ++ends[from[i] >> below & last];
+    ++places[from[i] >> below & last];
   uint64_t place = 0;
   for (size_t v = 0; v <= last; ++v) {
-    const uint64_t size = ends[v];
-    ends[v] = place;
+    const uint64_t size = places[v];
+    places[v] = place;
     place += size;
   }
   for (size_t i = 0; i < count; ++i)
-    target[ends[from[i] >> below & last]++] = from[i];
+    target[places[from[i] >> below & last]++] = from[i];
 }
 
 static void permutation_loop(const ls_kernel_call *call, int64_t begin_block,
@@ -85,19 +82,15 @@ static void permutation_loop(const ls_kernel_call *call, int64_t begin_block,
   const ls_random_source source = ls_draw_source(&self->draw, call);
   const uint64_t mask = (UINT64_C(1) << self->index_bits) - 1;
   uint64_t *drawn = call->scratch, *items = drawn + self->count;
-  uint64_t *ends = items + self->count;
-  uint64_t *low_ends = ends + ((size_t)1 << self->bucket_bits);
-  draw_items(self, &source, drawn);
-  ends[0] = (uint64_t)self->count;
-  if (self->bucket_bits > 0) {
-    sort_by_digit(items, drawn, ends[0], 0, self->bucket_bits, ends);
-    uint64_t *sorted = items;
+  uint64_t *places = items + self->count;
+  draw_items(self, &source, items);
+  for (unsigned digit = self->digits; digit > 0; --digit) {
+    uint64_t *from = items;
     items = drawn;
-    drawn = sorted;
+    drawn = from;
+    sort_by_digit(items, from, (size_t)self->count,
+                  64 - digit * self->digit_bits, self->digit_bits, places);
   }
-  for (size_t v = 0, at = 0; v < (size_t)1 << self->bucket_bits; at = ends[v++])
-    sort_by_digit(items + at, drawn + at, ends[v] - at, self->bucket_bits,
-                  self->low_bits, low_ends);
   for (int64_t i = 1; i < self->count; ++i) {
     const uint64_t item = items[i];
     if (item > (items[i - 1] | mask)) continue;
@@ -131,11 +124,9 @@ ls_status kernel_permutation(ls_kernel_plan *plan) {
   while (count >> self->index_bits > 0)
     ++self->index_bits;
   const unsigned bits = self->index_bits + 1;
-  if (bits > LOW_BITS)
-    self->bucket_bits = (unsigned)ls_min_i64(bits - LOW_BITS, MOST_BUCKET_BITS);
-  self->low_bits = bits - self->bucket_bits;
-  plan->scratch = (2 * (size_t)count + ((size_t)1 << self->bucket_bits) +
-                   ((size_t)1 << self->low_bits)) *
-                  sizeof(uint64_t);
+  self->digits = (bits + MOST_BITS - 1) / MOST_BITS;
+  self->digit_bits = (bits + self->digits - 1) / self->digits;
+  plan->scratch =
+      (2 * (size_t)count + ((size_t)1 << self->digit_bits)) * sizeof(uint64_t);
   return ls_kernel_runs(plan, permutation_loop, self, 1);
 }
