@@ -41,11 +41,11 @@ static __attribute__((noinline)) void copy_long(char *o, const char *a,
   }                                                                            \
   LS_INLINE void columns_##size(T *o, const T *a, const ls_cpu_move *move,     \
                                 int64_t columns) {                             \
-    if (move->in_column == 0)                                                  \
+    if (move->in_column != 1 && move->in_row == 1 && move->out_row == columns) \
+      turned_##size(o, a, move, columns);                                      \
+    else if (move->in_column == 0)                                             \
       for (int64_t r = 0; r < move->rows; ++r)                                 \
         steps_##size(o + r * move->out_row, a + r * move->in_row, columns, 0); \
-    else if (move->in_column != 1)                                             \
-      turned_##size(o, a, move, columns);                                      \
     else                                                                       \
       for (int64_t r = 0; r < move->rows; ++r)                                 \
         for (int64_t c = 0; c < columns; ++c)                                  \
