@@ -357,7 +357,8 @@ def prepare(case):
     def backward():
         wrt = [args[i].requires_grad_() for i, _ in case.out[1:]]
         y = case.compute(TABLE, args)
-        return [y.detach(), *torch.autograd.grad(y, wrt, y.detach())]
+        return [y.detach(), *(
+            g.contiguous() for g in torch.autograd.grad(y, wrt, y.detach()))]
     return backward if case.is_grad else forward
 
 
