@@ -11,7 +11,7 @@
 #include "engine/cpu/kernels/loops.h"
 #include "engine/cpu/kernels/random/draw.h"
 
-enum { MOST_BITS = 11 };  // Of a digit.
+enum { MOST_BITS = 11 };  // Most bits of a digit.
 
 typedef struct permutation_params {
   ls_draw draw;
