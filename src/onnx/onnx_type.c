@@ -46,7 +46,8 @@ static ls_status onnx_net_create(const ls_model_options *options,
 static ls_nest net_logits(const onnx_net *net, ls_nest args, bool training) {
   static const int channels_first[] = {0, 3, 1, 2},
                    channels_last[] = {0, 2, 3, 1};
-  ls_tensor x = net->type->type.example_dtype == LS_DTYPE_I32
+  // The file has its own dtype, to which examples without a mean go directly.
+  ls_tensor x = net->base.mean == NULL
                     ? ls_nest_tensor(args, 0)
                     : ls_classifier_examples(&net->base, args);
   ls_tensor logits = ls_failed_tensor();
