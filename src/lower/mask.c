@@ -4,8 +4,10 @@
 //
 // The bits equal those of the real rows alone: ops on independent rows
 // (LS_OP_ROWS and so on) compute each row without regard to the others, and a
-// sum over rows begins at +0 and adds rows in order, so that zeros after them
-// change nothing. Sums that are long enough for a kernel to split have no rule.
+// sum over rows begins at +0 and adds rows in order, so that -0 after them
+// changes nothing. (+0 would change a sum of -0, which numbers below 0 have if
+// it is too small; a part of a long sum that is padding alone still does.) Sums
+// of products that are long enough for a kernel to split have no rule.
 #include "lower/mask.h"
 
 #include <math.h>
@@ -248,22 +250,19 @@ static bool reduces_rows(const rule *r) {
   return false;
 }
 
-// Replaces the padding in operands `first` to `end` by `filler`.
-static ls_status fill_padding(const rule *r, size_t first, size_t end,
-                              double filler, const uint64_t **inputs) {
+// Replaces the padding in operand `i` by `filler`.
+static ls_status fill_padding(const rule *r, size_t i, double filler,
+                              const uint64_t **inputs) {
   const size_t count = r->spec->num_inputs;
-  LS_ARENA_ARRAY_OR_RETURN(&r->scope->to->arena, uint64_t, made, count + 1);
-  memcpy(made, r->inputs, count * sizeof(*made));
-  for (size_t i = first; i < end; ++i)
-    LS_RETURN_IF_ERROR(
-        masked(r->scope, r->inputs[i], r->mask, filler, r->origin, &made[i]));
+  LS_ARENA_ARRAY_OR_RETURN(&r->scope->to->arena, uint64_t, made, count);
+  memcpy(made, *inputs, count * sizeof(*made));
   *inputs = made;
-  return ls_ok();
+  return masked(r->scope, made[i], r->mask, filler, r->origin, &made[i]);
 }
 
-// Replaces the padding in the operands by `filler`; the result has no padding.
+// Replaces the padding in operand 0 by `filler`; the result has no padding.
 static ls_status take_masked(rule *r, double filler, const uint64_t **inputs) {
-  LS_RETURN_IF_ERROR(fill_padding(r, 0, r->spec->num_inputs, filler, inputs));
+  LS_RETURN_IF_ERROR(fill_padding(r, 0, filler, inputs));
   r->mask = NULL;
   return ls_ok();
 }
@@ -284,7 +283,7 @@ static ls_status mask_labels(const rule *r, const uint64_t **inputs) {
       (r->spec->type == LS_OP_CROSS_ENTROPY ||
        r->spec->type == LS_OP_CROSS_ENTROPY_GRAD) &&
       ls_dtype_is_integer(ls_lowered_type(r->scope, r->inputs[1]).dtype);
-  return has_classes && !has_zeros(r, 1) ? fill_padding(r, 1, 2, 0, inputs)
+  return has_classes && !has_zeros(r, 1) ? fill_padding(r, 1, 0, inputs)
                                          : ls_ok();
 }
 
@@ -299,8 +298,10 @@ static ls_status product(rule *r, const uint64_t **inputs) {
     return mask_refuse(r);
   if (a && !b && !turns_a) return mask_rows_of(r, 0, 1, 2);
   if (a && b && turns_a && !turns_b && spec->num_inputs == 2 &&
-      mask_shape_of(r, 0).dim[0] <= LONG_SUM)
-    return take_masked(r, 0, inputs);
+      mask_shape_of(r, 0).dim[0] <= LONG_SUM) {
+    LS_RETURN_IF_ERROR(fill_padding(r, 1, 0, inputs));
+    return take_masked(r, -0.0, inputs);
+  }
   return mask_refuse(r);
 }
 
@@ -308,7 +309,7 @@ static ls_status product(rule *r, const uint64_t **inputs) {
 static ls_status reduction(rule *r, const uint64_t **inputs) {
   const ls_dtype dtype = ls_lowered_type(r->scope, r->inputs[0]).dtype;
   if (!reduces_rows(r)) return ls_ok();
-  if (r->spec->type == LS_OP_REDUCE_SUM) return take_masked(r, 0, inputs);
+  if (r->spec->type == LS_OP_REDUCE_SUM) return take_masked(r, -0.0, inputs);
   if (!ls_dtype_is_float(dtype)) return mask_refuse(r);
   if (r->spec->type == LS_OP_REDUCE_MAX)
     return take_masked(r, -INFINITY, inputs);

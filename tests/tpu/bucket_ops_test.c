@@ -81,6 +81,24 @@ BODY(two_sizes) {
   UNUSED;
   return ls_add(sum(ls_exp(x)), ls_reduce_mean(ls_exp(z), LS_ALL_AXES));
 }
+// Numbers below 0 that are too small for the result: -0.
+BODY(vanishing_sum) {
+  UNUSED;
+  const ls_tensor at = ls_iota_like(LS_DTYPE_F32, y, 0);
+  const ls_tensor least = f32_of(2e-38);
+  const ls_tensor rows =
+      ls_select(ls_equal(at, f32_of(1)), f32_of(-1.5),
+                ls_select(ls_equal(at, f32_of(0)), f32_of(1), f32_of(-0.0)));
+  const ls_tensor column = ls_reshape(ls_mul(rows, least), LS_SHAPE(-1, 1));
+  const ls_tensor all = ls_add(ls_mul(ls_abs(x), f32_of(-0.0)), column);
+  return ls_div(f32_of(1), ls_reduce_sum(all, LS_AXES(0)));
+}
+BODY(vanishing_product) {
+  UNUSED;
+  const ls_tensor small = ls_add(ls_mul(x, f32_of(0)), f32_of(1e-30));
+  return ls_div(f32_of(1),
+                ls_matmul_transposed(small, true, ls_neg(small), false));
+}
 BODY(integers) {
   UNUSED;
   return ls_convert(sum(ls_add(y, ls_scalar(LS_DTYPE_I32, 7))), LS_DTYPE_F32);
@@ -236,6 +254,8 @@ static const body bodies[] = {
     {"kept maxima", kept_maxima, NULL},
     {"looked up", looked_up, NULL},
     {"two sizes", two_sizes, NULL},
+    {"vanishing sum", vanishing_sum, NULL},
+    {"vanishing product", vanishing_product, NULL},
     {"integers", integers, NULL},
     {"halves", halves, NULL},
     {"doubles", doubles, NULL},
