@@ -12,6 +12,7 @@
 #include "distribute/own.h"
 #include "support/function.h"
 #include "support/replicas.h"
+#include "support/tpu_strategies.h"
 #include "support/values.h"
 
 #define LOCAL "/job:localhost/replica:0/task:0/device:"
@@ -183,6 +184,44 @@ TEST(means_of_integers_are_true_divisions) {
     const ls_nest made = reduced(strategy, LS_REDUCE_MEAN, value, NULL);
     assert_int_equal(ls_tensor_dtype(made.as.tensor), cases[c].to);
     expect_eager_vector(made, (double[]){1.5, 3}, 2);
+  }
+}
+
+// The value of the only replica needs no wrapper.
+TEST(the_only_replicas_mean_of_integers_is_a_float) {
+  LS_SPEC("V188 M76");
+  static const double weight = 3;
+  const ls_reduce_options weighted = {.weights = &weight, .num_weights = 1};
+  for (int tpu = 0; tpu < 2; ++tpu) {
+    LS_OWN(ls_strategy, strategy) = tpu ? tpu_strategy_of(1) : mirrored_of(1);
+    LS_OWN(ls_array, array) =
+        array_of(LS_DTYPE_I32, LS_SHAPE(2), (const double[]){1, 2});
+    const ls_nest values[] = {
+        ls_leaf(eager_vector(LS_DTYPE_I32, (double[]){1, 2}, 2)),
+        ls_nest_array(array)};
+    for (size_t i = 0; i < 2; ++i) {
+      LS_OWN(ls_nest, made) =
+          reduced(strategy, LS_REDUCE_MEAN, values[i], NULL);
+      LS_OWN(ls_nest, scaled) =
+          reduced(strategy, LS_REDUCE_MEAN, values[i], &weighted);
+      if (i == 1) {
+        assert_int_equal(ls_array_dtype(ls_nest_as_array(made)), LS_DTYPE_F64);
+        assert_true(nest_element(scaled, 1) == 2);
+        continue;
+      }
+      assert_int_equal(ls_tensor_dtype(made.as.tensor), LS_DTYPE_F64);
+      assert_int_equal(ls_tensor_dtype(scaled.as.tensor), LS_DTYPE_F64);
+      expect_eager_vector(made, (double[]){1, 2}, 2);
+      expect_eager_vector(scaled, (double[]){1, 2}, 2);
+    }
+    ls_nest copied = ls_none();
+    expect_ok(ls_strategy_reduce_to(strategy, LS_REDUCE_MEAN, values[0],
+                                    (ls_destinations){.device = "/cpu:0"},
+                                    &copied));
+    assert_int_equal(ls_tensor_dtype(copied.as.tensor), LS_DTYPE_F64);
+    // A number of the host stays one.
+    assert_true(number_of(reduced(strategy, LS_REDUCE_MEAN, ls_nest_i64(3),
+                                  NULL)) == 3);
   }
 }
 

@@ -127,6 +127,8 @@ bool ls_is_host_zero(ls_nest leaf);
 bool ls_is_of_replicas(ls_nest leaf);
 // Returns the only component of a value on one device; takes `value` over.
 ls_nest ls_without_wrapper(ls_nest value);
+// Returns true for an integer value of the only replica: its mean is a float.
+bool ls_mean_divides(const ls_strategy_reduction *r, ls_nest leaf);
 // Wraps a value as the value of the only replica.
 ls_status ls_wrap_one(const ls_strategy *strategy, ls_nest leaf,
                       ls_nest *out_value);

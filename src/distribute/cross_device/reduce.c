@@ -9,6 +9,7 @@
 #include "base/require.h"
 #include "distribute/context/context.h"
 #include "graph/flow.h"
+#include "graph/make/make.h"
 #include "lockstep/eager.h"
 #include "lockstep/strategy_extended.h"
 
@@ -112,24 +113,34 @@ ls_status ls_refuse_sum(const ls_strategy_reduction *r, ls_nest leaf) {
       r->strategy->num_replicas);
 }
 
+bool ls_mean_divides(const ls_strategy_reduction *r, ls_nest leaf) {
+  if (r->op != LS_REDUCE_MEAN || r->strategy->num_replicas > 1) return false;
+  ls_dtype dtype = LS_DTYPE_NONE;
+  if (leaf.kind == LS_KIND_TENSOR) dtype = ls_tensor_dtype(leaf.as.tensor);
+  if (leaf.kind == LS_KIND_ARRAY)
+    dtype = ls_array_dtype(ls_nest_as_array(leaf));
+  return ls_mean_dtype(dtype) != dtype;
+}
+
 // Reduces a leaf that is the same on all replicas.
 ls_status ls_reduce_one_value(const ls_strategy_reduction *r, ls_nest leaf,
                               ls_nest *out_value) {
   const bool sum = r->op == LS_REDUCE_SUM;
   if (sum && r->strategy->num_replicas > 1 && !ls_is_host_zero(leaf))
     return ls_refuse_sum(r, leaf);
+  const bool divides = ls_mean_divides(r, leaf);
   if (ls_has_components(leaf)) {
     ls_tensor tensor;
     LS_RETURN_IF_ERROR(ls_distributed_as_tensor(leaf, &tensor));
     leaf = ls_leaf(tensor);
   }
-  if (!ls_has_axes(r) && r->options->weights != NULL)
-    return ls_weigh_one(leaf, r->options, r->strategy->num_replicas, out_value);
-  if (ls_has_axes(r) || (sum && leaf.kind == LS_KIND_TENSOR)) {
+  if (ls_has_axes(r) || divides || (sum && leaf.kind == LS_KIND_TENSOR)) {
     LS_OWN(ls_nest, wrapped) = ls_none();
     LS_RETURN_IF_ERROR(ls_wrap_one(r->strategy, leaf, &wrapped));
     return ls_reduce_components(r, wrapped, out_value);
   }
+  if (r->options->weights != NULL)
+    return ls_weigh_one(leaf, r->options, r->strategy->num_replicas, out_value);
   *out_value = ls_nest_retain(leaf);
   return ls_ok();
 }

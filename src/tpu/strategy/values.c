@@ -199,7 +199,8 @@ ls_status ls_tpu_cross_device_create(const char *host,
 static ls_status reduce_one(const ls_strategy_reduction *r, ls_nest value,
                             ls_nest *out_value) {
   if (value.kind == LS_KIND_NONE) return ls_refuse_sum(r, value);
-  if (r->op == LS_REDUCE_MEAN || ls_is_host_zero(value)) {
+  if ((r->op == LS_REDUCE_MEAN && !ls_mean_divides(r, value)) ||
+      ls_is_host_zero(value)) {
     *out_value = ls_nest_retain(value);
     return ls_nest_status(value);
   }
