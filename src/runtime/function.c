@@ -565,7 +565,7 @@ ls_status ls_function_call_by(ls_function *function, const ls_tracer *tracer,
   if (function == NULL) return ls_invalid_argument("the function is NULL");
   ls_graph *graph = NULL;
   LS_RETURN_IF_ERROR(ls_graph_find_current(&graph));
-  if (tracer->trace == NULL || !ls_trace_has_others(args))
+  if (!ls_trace_has_others(args))
     return call_values(function, tracer, graph, args, results);
   LS_OWN(ls_nest, values) = ls_trace_tensors(args);
   LS_RETURN_IF_ERROR(ls_nest_status(values));

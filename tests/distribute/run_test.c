@@ -12,6 +12,7 @@
 #include "support/function.h"
 #include "support/place.h"
 #include "support/placed.h"
+#include "support/replicas.h"
 #include "support/values.h"
 
 // ---- Devices ---------------------------------------------------------------
@@ -271,6 +272,40 @@ TEST(values_of_a_function_are_always_wrapped) {
   expect_numbers(ls_nest_item(made, 0), (double[]){4, 4, 4}, 3);
   assert_int_equal(ls_distributed_kind_of(ls_nest_item(made, 0)),
                    LS_PER_REPLICA);
+}
+
+static ls_nest number_of_replica(int32_t replica, int32_t replicas,
+                                 void *user) {
+  (void)replicas, (void)user;
+  return ls_nest_f64(replica + 0.5);
+}
+
+static ls_nest double_each(ls_nest args, void *user) {
+  (void)user;
+  return ls_leaf(ls_mul_scalar(ls_nest_tensor(args, 0), 2));
+}
+
+static ls_nest run_doubled(ls_nest args, void *user) {
+  ls_nest made = ls_none();
+  const ls_status status =
+      ls_strategy_run(user, ls_plain(double_each, NULL), args, &made);
+  return ls_status_is_ok(status) ? made : ls_fail(status);
+}
+
+TEST(values_of_a_function_are_arguments_of_a_call) {
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_nest, values) = ls_none();
+  expect_ok(ls_strategy_values_from_function(strategy, number_of_replica, NULL,
+                                             &values));
+  LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_retain(values));
+  LS_OWN(ls_function, function) = function_of(run_doubled, strategy);
+  for (int taped = 0; taped < 2; ++taped) {
+    LS_OWN(ls_tape, tape) = NULL;
+    if (taped) expect_ok(ls_tape_begin(&tape));
+    LS_OWN(ls_nest, made) = call_results(function, args);
+    expect_numbers(made, (double[]){1, 3}, 2);
+    if (taped) expect_ok(ls_tape_end(tape));
+  }
 }
 
 TEST(no_gradient_flows_into_an_initial_value) {
