@@ -67,6 +67,48 @@ TEST(a_plain_callback_needs_a_graph) {
   op_named(c.graph, "cluster_1/pivot");
 }
 
+// ---- Under a tape ----------------------------------------------------------
+static ls_nest multiply(ls_nest args, void *user) {
+  (void)user;
+  return ls_leaf(ls_mul(ls_nest_tensor(args, 0), ls_nest_tensor(args, 1)));
+}
+
+typedef struct inner_run {
+  ls_strategy *strategy;
+  ls_callable callable;
+} inner_run;
+
+static ls_nest run_inside(ls_nest args, void *user) {
+  const inner_run *run = user;
+  ls_nest made = ls_none();
+  const ls_status status =
+      ls_strategy_run(run->strategy, run->callable, args, &made);
+  return ls_status_is_ok(status) ? made : ls_fail(status);
+}
+
+// A plain callback is run by a traced function; numbers become tensors.
+TEST(a_tape_refuses_no_run) {
+  LS_OWN(ls_strategy, s) = tpu_strategy_of(2);
+  LS_OWN(ls_function, traced) = function_of(multiply, NULL);
+  inner_run plain = {s, ls_plain(multiply, NULL)};
+  LS_OWN(ls_function, outer) = function_of(run_inside, &plain);
+  LS_OWN(ls_nest, args) = LS_TUPLE(per_replica(2, 1), ls_nest_f64(3));
+  for (int taped = 0; taped < 2; ++taped) {
+    LS_OWN(ls_nest, by_traced) = ls_none();
+    LS_OWN(ls_nest, by_plain) = ls_none();
+    LS_OWN(ls_nest, refused) = ls_none();
+    LS_OWN(ls_tape, tape) = NULL;
+    if (taped) expect_ok(ls_tape_begin(&tape));
+    expect_ok(ls_strategy_run(s, ls_traced(traced), args, &by_traced));
+    expect_ok(ls_function_call(outer, args, &by_plain));
+    expect_status(ls_strategy_run(s, plain.callable, args, &refused),
+                  LS_UNIMPLEMENTED, "wrap the callback");
+    if (taped) expect_ok(ls_tape_end(tape));
+    expect_numbers(by_traced, (const double[]){3, 6}, 2);
+    expect_numbers(by_plain, (const double[]){3, 6}, 2);
+  }
+}
+
 TEST(a_traced_function_is_traced_once) {
   LS_SPEC("T72 T75 T108 T112");
   for (int replicas = 1; replicas <= 4; replicas *= 2) {

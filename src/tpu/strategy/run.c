@@ -7,8 +7,10 @@
 #include "base/values/nest_internal.h"
 #include "distribute/replicas/rounds.h"
 #include "distribute/values/values.h"
+#include "graph/region.h"
 #include "lockstep/regroup.h"
 #include "lockstep/slices.h"
+#include "runtime/eager/eager.h"
 #include "tpu/own.h"
 #include "tpu/pod/pod.h"
 #include "tpu/pod/topology.h"
@@ -104,12 +106,21 @@ static ls_status check_variables(const ls_parameters *parameters,
   return parameters->variadic ? check_tail(parameters, noun, args) : ls_ok();
 }
 
+// Returns true in the callback of a traced function that is called under a
+// gradient tape, where it runs op by op.
+static bool runs_op_by_op(void) {
+  const ls_graph *graph = ls_graph_resolve(ls_graph_current());
+  return graph != NULL && graph->kind == LS_GRAPH_EAGER &&
+         ls_eager_is_recording(graph) && ls_runtime_work_here()->callbacks > 0;
+}
+
 ls_status ls_tpu_class_check_run(const ls_strategy *strategy,
                                  const ls_run_request *request,
                                  const ls_parameters *parameters,
                                  const char *noun) {
   const ls_run_options *options = request->options;
-  if (request->callable.traced == NULL && ls_graph_is_eager(ls_graph_current()))
+  if (request->callable.traced == NULL &&
+      ls_graph_is_eager(ls_graph_current()) && !runs_op_by_op())
     return ls_unimplemented(
         "ls_strategy_run of a plain callback on %s in eager: wrap the callback "
         "in a traced function (ls_function_create), or run it inside one",
@@ -120,8 +131,22 @@ ls_status ls_tpu_class_check_run(const ls_strategy *strategy,
 }
 
 // ---- Inputs of replicas ---------------------------------------------------
+static ls_nest to_tensor(ls_nest leaf, void *user) {
+  ls_tensor made;
+  if (leaf.kind == LS_KIND_DISTRIBUTED)
+    return ls_distributed_map_components(leaf, to_tensor, user);
+  if (leaf.kind != LS_KIND_SCALAR && leaf.kind != LS_KIND_ARRAY)
+    return ls_nest_retain(leaf);
+  const ls_status status = ls_region_tensor(leaf, &made);
+  return ls_status_is_ok(status) ? ls_leaf(made) : ls_fail(status);
+}
+
+// Replicas that run op by op select their values themselves.
+static const size_t ALL_REPLICAS = SIZE_MAX;
+
 static ls_nest selected(ls_nest arg, size_t replica) {
   ls_nest own = ls_none();
+  if (replica == ALL_REPLICAS) return ls_nest_map(arg, to_tensor, NULL);
   return ls_made_nest(ls_select_replica((int64_t)replica, arg, &own), &own);
 }
 
@@ -142,8 +167,8 @@ static ls_nest names_of(ls_nest named, size_t replica) {
   return ls_nest_builder_finish(&items, LS_KIND_DICT);
 }
 
-// Makes the inputs of replica r: its id, and all arguments except the bound
-// ones.
+// Makes the inputs of a replica, or of all: the id, and all arguments except
+// the bound ones.
 static ls_nest inputs_of(const tpu_run *run, size_t replica) {
   LS_OWN(ls_nest_builder, inputs) = {0};
   ls_nest_builder_append(&inputs, ls_nest_i64((int64_t)replica));
@@ -447,14 +472,24 @@ static ls_status begin_run(const ls_strategy *strategy) {
                          strategy->num_replicas, LS_DOOR_RUN);
 }
 
-// Calls a function under a gradient tape, where replicas run op by op.
+// Runs replicas op by op under a gradient tape. Numbers and arrays among the
+// arguments become tensors, as in a computation.
+static ls_status run_op_by_op(const ls_tpu_way *way, ls_callback fn, void *user,
+                              ls_nest args, ls_nest *out_result) {
+  const tpu_run run = {.way = way, .strategy = way->strategy, .args = args};
+  LS_RETURN_IF_ERROR(begin_run(way->strategy));
+  LS_OWN(ls_nest, inputs) = inputs_of(&run, ALL_REPLICAS);
+  LS_RETURN_IF_ERROR(ls_nest_status(inputs));
+  LS_OWN(ls_nest, tensors) = tpu_run_args(&run, inputs);
+  LS_RETURN_IF_ERROR(ls_nest_status(tensors));
+  return ls_replicas_call(way->strategy, fn, tensors, user, out_result);
+}
+
 static ls_status run_call(const ls_tracer *tracer,
                           const ls_function_options *function, ls_nest args,
                           ls_nest *out_result) {
-  const ls_tpu_way *way = tracer->self;
-  LS_RETURN_IF_ERROR(begin_run(way->strategy));
-  return ls_replicas_call(way->strategy, function->call, args, function->user,
-                          out_result);
+  return run_op_by_op(tracer->self, function->call, function->user, args,
+                      out_result);
 }
 
 // ---- Options of a run ------------------------------------------------------
@@ -501,7 +536,8 @@ ls_status ls_tpu_class_run(ls_strategy *strategy, ls_crossing *crossing,
                          "in the arguments of a run of %s", strategy->label));
   LS_RETURN_IF_ERROR(ls_order_components(request->args, &list, &args));
   if (callable.traced == NULL)
-    return run_build(&way, callable.plain, callable.user, args, results);
+    return (runs_op_by_op() ? run_op_by_op : run_build)(
+        &way, callable.plain, callable.user, args, results);
   const ls_tracer tracer = {.key = strategy->id,
                             .replicas = strategy->num_replicas,
                             .options = run_key_of(&way),
