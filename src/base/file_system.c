@@ -17,6 +17,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "base/status_cause.h"
 #include "base/system_files.h"
 #include "base/threads/threads.h"
 
@@ -96,8 +97,7 @@ static ls_status file_system_read_all(int file, const char *path, size_t most,
     if (capacity - size < 2) {
       char *grown = needed > capacity ? ls_allocate(allocator, needed) : NULL;
       if (grown == NULL) {
-        status = LS_STATUS(LS_RESOURCE_EXHAUSTED,
-                           "no memory for %zu bytes of '%s'", needed, path);
+        status = LS_NO_MEMORY("no memory for %zu bytes of '%s'", needed, path);
         break;
       }
       if (size > 0) memcpy(grown, data, size);

@@ -25,6 +25,7 @@ static struct ls_status_object out_of_memory = {
     .line = __LINE__,
     .file = __FILE__,
     .text = "out of memory",
+    .cause = LS_CAUSE_MEMORY,
 };
 
 ls_status ls_out_of_memory(void) { return &out_of_memory; }
@@ -184,7 +185,9 @@ ls_status ls_status_annotate(ls_status status, const char *format, ...) {
   ls_release(ls_allocator_system(), prefix);
   if (text == NULL) return status;
   if (status == &out_of_memory)
-    return make_status(status->code, status->file, status->line, text);
+    return ls_status_because(
+        make_status(status->code, status->file, status->line, text),
+        status->cause);
   ls_release(ls_allocator_system(), status->text);
   status->text = text;
   return status;

@@ -12,6 +12,7 @@ typedef enum ls_cause {
   LS_CAUSE_UNKNOWN,
   LS_CAUSE_NUMBERS,  // A check in a run found numbers that are not finite.
   LS_CAUSE_FILES,    // A checkpoint cannot be read or written.
+  LS_CAUSE_MEMORY,   // The library got no memory: a later call may get it.
 } ls_cause;
 
 // Sets the cause of a status and returns it; the static out-of-memory status
@@ -23,6 +24,11 @@ ls_cause ls_status_cause(ls_status status);
 // returns it. ls_status_rank returns -1 for a failure of this process.
 LS_MUST_USE ls_status ls_status_of_rank(ls_status status, int32_t rank);
 int32_t ls_status_rank(ls_status status);
+
+// A status that says for what there is no memory.
+#define LS_NO_MEMORY(...)                                                      \
+  ls_status_because(LS_STATUS(LS_RESOURCE_EXHAUSTED, __VA_ARGS__),             \
+                    LS_CAUSE_MEMORY)
 
 // Returns `status`; OK, and frees it, if it has this code.
 LS_MUST_USE static inline ls_status ls_status_unless(ls_status status,

@@ -3,6 +3,8 @@
 
 #include <stdio.h>
 
+#include "base/status_cause.h"
+
 // ---- Making ----------------------------------------------------------------
 static ls_status open_inputs(ls_stage *self) {
   const ls_dataset *dataset = self->dataset;
@@ -138,13 +140,17 @@ ls_status ls_stage_skip(ls_stage *stage, int64_t count) {
   if (count <= 0) return ls_ok();
   if (stage->kind->skip != NULL) return stage->kind->skip(stage, count);
   LS_OWN(ls_nest, element) = ls_none();
-  for (int64_t i = 0; i < count; ++i) {
-    const ls_status status = ls_stage_next(stage, &element);
-    const ls_code code = ls_status_code(status);
-    if (code == LS_RESOURCE_EXHAUSTED) return status;
-    ls_status_free(status);  // The failure of an element that is skipped.
-    if (code == LS_OUT_OF_RANGE) break;
-  }
+  for (int64_t i = 0; i < count; ++i)
+    LS_RETURN_OK_IF(LS_OUT_OF_RANGE,
+                    ls_stage_skipped(ls_stage_next(stage, &element)));
+  return ls_ok();
+}
+
+ls_status ls_stage_skipped(ls_status status) {
+  if (ls_status_code(status) == LS_OUT_OF_RANGE ||
+      ls_status_cause(status) == LS_CAUSE_MEMORY)
+    return status;
+  ls_status_free(status);
   return ls_ok();
 }
 

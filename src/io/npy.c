@@ -2,6 +2,7 @@
 #include "io/npy.h"
 
 #include "base/memory/own.h"
+#include "base/status_cause.h"
 #include "base/values/array_internal.h"
 #include "io/bytes.h"
 #include "lockstep/shape_rules.h"
@@ -80,8 +81,7 @@ static ls_status read_elements(const ls_file *file, const ls_npy_header *header,
   LS_OWN_MEMORY(file->allocator, char, data) =
       ls_allocate(file->allocator, size);
   if (data == NULL)
-    return LS_STATUS(LS_RESOURCE_EXHAUSTED, "no memory for %zu bytes of '%s'",
-                     size, file->path);
+    return LS_NO_MEMORY("no memory for %zu bytes of '%s'", size, file->path);
   LS_RETURN_IF_ERROR(ls_file_read(file, header->data_offset, data, size));
   transpose_elements(header->shape, header->width, data, out);
   return ls_ok();

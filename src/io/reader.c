@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/reader.h"
 
+#include "base/status_cause.h"
+
 enum { PACKED_CHUNK = 64 << 10 };
 
 ls_status ls_reader_open(const ls_file *file, ls_allocator *allocator,
@@ -49,8 +51,8 @@ static ls_status extend_buffer(ls_reader *reader, size_t num_bytes) {
   if (wanted < 2 * reader->size) wanted = 2 * reader->size;
   char *grown = ls_allocate(reader->allocator, wanted);
   if (grown == NULL) {
-    return LS_STATUS(LS_RESOURCE_EXHAUSTED, "no memory for %zu bytes of '%s'",
-                     wanted, reader->file->path);
+    return LS_NO_MEMORY("no memory for %zu bytes of '%s'", wanted,
+                        reader->file->path);
   }
   if (reader->size > 0) memcpy(grown, reader->data, reader->size);
   ls_release(reader->allocator, reader->buffer);

@@ -5,6 +5,7 @@
 // own header gives.
 #include "io/zip.h"
 
+#include "base/status_cause.h"
 #include "io/bytes.h"
 #include "io/inflate.h"
 #include "io/reader.h"
@@ -210,9 +211,8 @@ ls_status ls_zip_open(const ls_file *file, ls_allocator *allocator,
   zip.names = ls_allocate(allocator, (size_t)end.size);
   zip.entries = ls_new_array(allocator, ls_zip_entry, (size_t)end.count);
   if (data == NULL || zip.names == NULL || zip.entries == NULL)
-    return LS_STATUS(LS_RESOURCE_EXHAUSTED,
-                     "no memory for the directory of '%s', %llu bytes",
-                     file->path, (unsigned long long)end.size);
+    return LS_NO_MEMORY("no memory for the directory of '%s', %llu bytes",
+                        file->path, (unsigned long long)end.size);
   LS_RETURN_IF_ERROR(
       ls_file_read(file, (int64_t)end.offset, data, (size_t)end.size));
   LS_RETURN_IF_ERROR(read_directory(&zip, &end, data));
@@ -280,9 +280,8 @@ static ls_status read_member(const ls_zip *zip, const ls_zip_entry *entry,
   LS_OWN_MEMORY(allocator, char, data) =
       ls_allocate(allocator, (size_t)entry->size);
   if (data == NULL) {
-    return LS_STATUS(LS_RESOURCE_EXHAUSTED,
-                     "no memory for %lld bytes of '%s' entry '%s'",
-                     (long long)entry->size, zip->file->path, entry->name);
+    return LS_NO_MEMORY("no memory for %lld bytes of '%s' entry '%s'",
+                        (long long)entry->size, zip->file->path, entry->name);
   }
   LS_RETURN_IF_ERROR(unpack_member(zip, entry, from, allocator, data));
   const uint32_t crc = ls_crc32(0, data, (size_t)entry->size);

@@ -128,8 +128,11 @@ TEST(a_cause_stays_with_clones_and_behind_notes) {
   ls_status_free(copy);
   ls_status_free(status);
   assert_int_equal(ls_status_cause(ls_ok()), LS_CAUSE_UNKNOWN);
-  // What all share has none.
+  // All failures without memory share one.
   assert_ptr_equal(ls_status_because(ls_out_of_memory(), LS_CAUSE_NUMBERS),
                    ls_out_of_memory());
-  assert_int_equal(ls_status_cause(ls_out_of_memory()), LS_CAUSE_UNKNOWN);
+  assert_int_equal(ls_status_cause(ls_out_of_memory()), LS_CAUSE_MEMORY);
+  status = ls_status_annotate(ls_out_of_memory(), "on the way up");
+  assert_int_equal(ls_status_cause(status), LS_CAUSE_MEMORY);
+  ls_status_free(status);
 }

@@ -378,6 +378,18 @@ TEST(maps_give_in_order_what_threads_make_in_any) {
   for_all(converted);
 }
 
+// A code that a lack of memory has, too.
+TEST(elements_that_a_quota_refuses_are_passed_over) {
+  static const stream_numbers quotas[] = {
+      {.count = 30, .fails_every = 7, .lacks_quota = true, .saves = true},
+      {.count = 30, .fails_every = 7, .lacks_quota = true}};
+  for (size_t i = 0; i < LS_COUNT_OF(quotas); ++i) {
+    expect_stream_alike(source, OF(quotas[i]));
+    expect_stream_alike(skipped, OF(quotas[i]));
+    expect_stream_alike(mapped_parts, OF(quotas[i]));
+  }
+}
+
 TEST(a_map_that_fails_is_named_and_goes_on) {
   LS_OWN(counted, memory) =
       counted_begin_with((ls_runtime_options){.input_threads = LS_SOME(3)});

@@ -55,7 +55,9 @@ static bool read_one(ls_iterator *iterator, ls_nest *element,
     *out_number = code == LS_OK ? stream_number(*element) : 0;
     return code == LS_OK;
   }
-  expect_status(status, LS_INVALID_ARGUMENT, "refused");
+  expect_status(status,
+                code == LS_RESOURCE_EXHAUSTED ? code : LS_INVALID_ARGUMENT,
+                "refused");
   *out_number = STREAM_FAILED;
   return true;
 }
@@ -232,7 +234,9 @@ static ls_status next_number(void *state, ls_nest *out_element) {
   if (self->next >= numbers->count) return ls_out_of_range("no more numbers");
   const int64_t i = self->next++;
   if (numbers->fails_every > 0 && i % numbers->fails_every == 3)
-    return ls_invalid_argument("number %lld is refused", (long long)i);
+    return LS_STATUS(numbers->lacks_quota ? LS_RESOURCE_EXHAUSTED
+                                          : LS_INVALID_ARGUMENT,
+                     "number %lld is refused", (long long)i);
   const int64_t length = numbers->longest > 0 ? i % numbers->longest + 1 : 1;
   *out_element = ls_nest_zeros(
       LS_DTYPE_I64, numbers->longest > 0 ? LS_SHAPE(length) : LS_SCALAR);
@@ -258,6 +262,7 @@ static ls_status restore_number(void *state, const ls_record *record) {
 ls_dataset *stream_of(const stream_numbers *numbers) {
   return ls_dataset_from_generator(&(ls_generator_options){
       .name = "numbers",
+      .size = numbers->is_sized ? LS_SOME(numbers->count) : (ls_opt){0},
       .element = ls_nest_spec(LS_DTYPE_I64, numbers->longest > 0
                                                 ? LS_SHAPE(LS_UNKNOWN_DIM)
                                                 : LS_SCALAR),

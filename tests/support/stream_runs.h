@@ -36,6 +36,8 @@ typedef struct stream_numbers {
   int64_t count;
   bool saves;           // Else places are found by reading again.
   int64_t fails_every;  // Element i fails if i % it is 3. 0: none.
+  bool is_sized;        // Their number is known.
+  bool lacks_quota;     // Those that fail are RESOURCE_EXHAUSTED.
   int64_t longest;      // Not 0: elements are vectors of i % it + 1 numbers.
 } stream_numbers;
 ls_dataset *stream_of(const stream_numbers *numbers);

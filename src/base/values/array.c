@@ -10,6 +10,7 @@
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "base/status_cause.h"
 #include "base/values/array_internal.h"
 #include "base/values/numbers.h"
 #include "lockstep/half.h"
@@ -100,8 +101,8 @@ static ls_status make_array(ls_dtype dtype, ls_shape shape, size_t extra,
   if (!__builtin_add_overflow(extra, (size_t)HEAD_SIZE, &total))
     array = allocate_block(allocator, total);
   if (array == NULL)
-    return LS_STATUS(LS_RESOURCE_EXHAUSTED, "no memory for %s: %zu bytes",
-                     LS_SHAPE_TEXT(dtype, shape), extra);
+    return LS_NO_MEMORY("no memory for %s: %zu bytes",
+                        LS_SHAPE_TEXT(dtype, shape), extra);
   *array = (ls_array){.allocator = allocator, .dtype = dtype};
   ls_object_init(&array->object, &array_type);
   array->shape.rank = shape.rank;  // Dimensions beyond the rank are 0.

@@ -99,15 +99,17 @@ static ls_status read_again(generator_stage *self, int64_t position) {
   LS_OWN(ls_nest, element) = ls_none();
   LS_RETURN_IF_ERROR(open_state(self));
   while (self->position < position) {
-    const ls_status status = generator_next(&self->stage, &element);
-    const ls_code code = ls_status_code(status);
-    if (code == LS_RESOURCE_EXHAUSTED) return status;
-    ls_status_free(status);  // Reported when the element was given.
-    if (code == LS_OUT_OF_RANGE)
-      return LS_STATUS(LS_DATA_LOSS,
-                       "the generator ends after %lld elements; when the "
-                       "position was saved it had returned %lld",
-                       (long long)self->position, (long long)position);
+    const ls_status status =
+        ls_stage_skipped(generator_next(&self->stage, &element));
+    if (!self->ended) {
+      LS_RETURN_IF_ERROR(status);
+      continue;
+    }
+    ls_status_free(status);
+    return LS_STATUS(LS_DATA_LOSS,
+                     "the generator ends after %lld elements; when the "
+                     "position was saved it had returned %lld",
+                     (long long)self->position, (long long)position);
   }
   return ls_ok();
 }

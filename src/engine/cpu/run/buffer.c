@@ -2,6 +2,7 @@
 #include "engine/cpu/run/buffer.h"
 
 #include "base/runtime_internal.h"
+#include "base/status_cause.h"
 #include "engine/cpu/run/instance.h"
 #include "lockstep/runtime_settings.h"
 #include "lockstep/shape_rules.h"
@@ -249,8 +250,7 @@ ls_status ls_cpu_create_buffer(ls_backend *backend, ls_type type,
                           : ls_allocate_large(allocator, size);
   if (buffer->base.data == NULL) {
     ls_object_release(&buffer->base);
-    return LS_STATUS(LS_RESOURCE_EXHAUSTED, "no memory for a buffer: %zu bytes",
-                     size);
+    return LS_NO_MEMORY("no memory for a buffer: %zu bytes", size);
   }
   buffer->needs_zeros = true;
   *out_buffer = &buffer->base;

@@ -5,6 +5,7 @@
 #include "engine/cpu/run/numbers.h"
 
 #include "base/runtime_internal.h"
+#include "base/status_cause.h"
 #include "engine/cpu/run/buffer.h"
 #include "engine/cpu/run/host_call.h"
 #include "engine/cpu/run/ranks.h"
@@ -128,8 +129,7 @@ static ls_status make_memory(ls_instance *self, size_t count, size_t size,
   if (__builtin_mul_overflow(count, size, &bytes)) return ls_out_of_memory();
   *out_memory = ls_allocate_large(self->allocator, bytes);
   if (*out_memory != NULL) return ls_ok();
-  return LS_STATUS(LS_RESOURCE_EXHAUSTED, "no memory for a program: %zu bytes",
-                   bytes);
+  return LS_NO_MEMORY("no memory for a program: %zu bytes", bytes);
 }
 
 size_t ls_cpu_kernels_scratch(const ls_executable *executable) {

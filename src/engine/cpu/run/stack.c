@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/cpu/run/stack.h"
 
+#include "base/status_cause.h"
+
 enum { FIRST_BYTES = 4096 };  // First allocation of a stack of small elements.
 
 ls_status ls_cpu_stacks_init(ls_cpu_stacks *self, ls_allocator *allocator,
@@ -69,10 +71,9 @@ static void return_stack(ls_cpu_stacks *self, ls_cpu_stack_pool *pool,
 }
 
 static ls_status no_memory_for(const ls_cpu_stack *stack, size_t element) {
-  return LS_STATUS(LS_RESOURCE_EXHAUSTED,
-                   "no memory for a stack with more than %zu values of %zu "
-                   "bytes",
-                   stack->count, element);
+  return LS_NO_MEMORY("no memory for a stack with more than %zu values of %zu "
+                      "bytes",
+                      stack->count, element);
 }
 
 // Doubles the capacity, or makes the first allocation.
