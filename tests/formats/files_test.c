@@ -100,6 +100,55 @@ TEST(packed_lines_are_a_stream) {
   expect_status(ls_iterator_next(it, &line), LS_OUT_OF_RANGE, "");
 }
 
+// Reads lines `at` and after of three files, of which the second is cut off.
+static void expect_rest(ls_iterator *iterator, int64_t at) {
+  static const char lines[] = "abc-def";
+  LS_OWN(ls_nest, line) = ls_none();
+  for (; lines[at] != '\0'; ++at) {
+    const ls_status status = ls_iterator_next(iterator, &line);
+    if (lines[at] == '-') {
+      expect_status(status, LS_DATA_LOSS, "'2.gz' is cut off");
+      continue;
+    }
+    expect_ok(status);
+    assert_memory_equal(((const ls_bytes *)ls_nest_data(line, 0))->data,
+                        &lines[at], 1);
+  }
+  expect_status(ls_iterator_next(iterator, &line), LS_OUT_OF_RANGE, "");
+}
+
+TEST(a_packed_file_that_is_cut_off_is_one_element) {
+  put_gzip("1.gz", "a\nb\nc\n", 6);
+  put_gzip("2.gz", "", 0);
+  put_gzip("3.gz", "d\ne\nf\n", 6);
+  assert_int_equal(truncate("2.gz", 12), 0);
+  LS_OWN(ls_dataset, d) =
+      ls_dataset_lines(LS_PATHS("1.gz", "2.gz", "3.gz"), NULL);
+  expect_elements(ls_dataset_skip(ls_dataset_retain(d), 4), "'d'; 'e'; 'f'; ");
+  expect_elements(ls_dataset_skip(ls_dataset_retain(d), 5), "'e'; 'f'; ");
+  expect_elements(ls_dataset_shard(ls_dataset_retain(d), 2, 0),
+                  "'a'; 'c'; 'd'; 'f'; ");
+  // From any position, with 0 to 2 elements ahead.
+  for (int64_t i = 0; i < 3 * 8; ++i) {
+    const int64_t at = i % 8;
+    const ls_iterator_options options = {.prefetch = LS_SOME(i / 8)};
+    LS_OWN(ls_iterator, from) = NULL;
+    LS_OWN(ls_iterator, to) = NULL;
+    LS_OWN(ls_record, record) = NULL;
+    LS_OWN(ls_nest, line) = ls_none();
+    expect_ok(ls_iterator_create(d, &options, &from));
+    expect_ok(ls_iterator_create(d, &options, &to));
+    for (int64_t k = 0; k < at; ++k)
+      ls_status_free(ls_iterator_next(from, &line));
+    expect_ok(ls_record_create(&record));
+    expect_ok(ls_iterator_save(from, record));
+    expect_ok(ls_iterator_restore(to, record));
+    expect_rest(to, at);
+    expect_ok(ls_iterator_seek(from, at));
+    expect_rest(from, at);
+  }
+}
+
 TEST(an_index_is_kept_beside_its_file) {
   const ls_lines_options keep = {.keep_index = LS_FLAG_ON};
   put_text("1.txt", "one\ntwo\n");

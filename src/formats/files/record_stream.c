@@ -73,16 +73,20 @@ static ls_status next_record(ls_stage *stage, ls_nest *element) {
   return status;
 }
 
+static ls_status skip_record(record_stage *self) {
+  ls_record_at at;
+  char *bytes = NULL;
+  size_t size = 0;
+  LS_RETURN_IF_ERROR(next_bytes(self, &at, &bytes, &size));
+  ++self->record;
+  ++self->id;
+  return ls_ok();
+}
+
 static ls_status skip_records(ls_stage *stage, int64_t count) {
-  record_stage *self = (record_stage *)stage;
-  for (int64_t i = 0; i < count; ++i) {
-    ls_record_at at;
-    char *bytes = NULL;
-    size_t size = 0;
-    LS_RETURN_OK_IF(LS_OUT_OF_RANGE, next_bytes(self, &at, &bytes, &size));
-    ++self->record;
-    ++self->id;
-  }
+  for (int64_t i = 0; i < count; ++i)
+    LS_RETURN_OK_IF(LS_OUT_OF_RANGE,
+                    ls_stage_skipped(skip_record((record_stage *)stage)));
   return ls_ok();
 }
 
@@ -106,7 +110,8 @@ static ls_status restore_records(ls_stage *stage, const ls_record *record) {
         "a place in file %lld, record %lld, of %zu files", (long long)file,
         (long long)number, source->num_files);
   }
-  LS_RETURN_IF_ERROR(skip_records(stage, number));
+  while (self->record < number && self->file == file)
+    LS_RETURN_IF_ERROR(ls_status_unless(skip_record(self), LS_OUT_OF_RANGE));
   if (self->file != file || self->record != number)
     return ls_invalid_argument("'%s' has no record %lld",
                                source->files[file]->file->path,
