@@ -220,7 +220,7 @@ static ls_status next_indexed(ls_stage *stage, ls_nest *element) {
   fetch->epoch = stage->epoch;
   const ls_status status = ls_dataset_get(dataset, fetch, index, element);
   ls_work_give_fetch(stage->work, fetch);
-  return status;
+  return ls_stage_no_end(status);
 }
 
 static ls_status restore_indexed(ls_stage *stage, const ls_record *record) {

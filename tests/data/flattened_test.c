@@ -88,6 +88,32 @@ TEST(a_filter_keeps_what_its_function_says) {
                 "filter needs a function");
 }
 
+static ls_status get_but_3(void *user, int64_t index, ls_nest out) {
+  (void)user;
+  if (index == 3) return ls_out_of_range("3 is refused");
+  *(int64_t *)ls_nest_data(out, 0) = index;
+  return ls_ok();
+}
+static ls_status keep_all(ls_nest element, const ls_map_call *call, void *user,
+                          bool *out_keep) {
+  (void)element, (void)call, (void)user;
+  *out_keep = true;
+  return ls_ok();
+}
+static ls_dataset *kept_of_function(void *user) {
+  (void)user;
+  return ls_dataset_filter(
+      ls_dataset_from_function(&(ls_index_options){
+          .size = 6,
+          .get = get_but_3,
+          .element = ls_nest_spec(LS_DTYPE_I64, LS_SCALAR)}),
+      &(ls_filter_options){.call = keep_all});
+}
+
+TEST(the_end_is_not_for_the_function_of_an_indexed_source_to_say) {
+  EXPECT_STREAM(kept_of_function, NULL, 0, 1, 2, STREAM_FAILED, 4, 5);
+}
+
 // ---- Flat map --------------------------------------------------------------
 // Of number n a range of n % 4 numbers, or a stream, or a failure.
 static ls_dataset *some_of(ls_nest element, const ls_map_call *call,
