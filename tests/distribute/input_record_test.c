@@ -187,6 +187,9 @@ TEST(so_does_one_of_which_steps_fail) {
     expect_goes_on(distributed(pod, refusing(43, 7, stream == 1), &off));
     expect_goes_on(ls_nest_dataset(refusing(43, 4, stream == 1)));
   }
+  // The last step lacks elements, and fails.
+  LS_OWN(ls_strategy, five) = mirrored_of(5);
+  expect_goes_on(distributed(five, refusing(14, 2, false), &whole));
   // A step that fails is all of its step.
   LS_OWN(ls_distributed_iterator, iterator) =
       iterator_on(distributed(two, refusing(24, 2, false), &whole));

@@ -134,8 +134,7 @@ static ls_status input_record_restore_one(ls_distributed_iterator *self,
   // Older checkpoints count elements that the last step lacked.
   if (elements >= 0 && position > elements && position - elements < each)
     position = elements;
-  const bool is_partial = position == elements && self->is_partial;
-  if (position < 0 || (position % each != 0 && !is_partial))
+  if (position < 0 || (position % each != 0 && position != elements))
     return ls_invalid_argument(
         "iterator '%s' for %zu replicas is restored from element %lld, which "
         "is not where a step begins",
