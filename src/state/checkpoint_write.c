@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/memory/own.h"
+#include "base/status_cause.h"
 #include "base/threads/worker.h"
 #include "io/crc32c.h"
 #include "state/checkpoint_file.h"
@@ -142,10 +143,21 @@ static ls_status end_values(writing *w, bool keep) {
   return file == NULL ? ls_ok() : w->files->finish(w->files->user, file, keep);
 }
 
-// Writes the values first: they are no checkpoint without a .json.
+static ls_status remove_file(const writing *w, const ls_text *path) {
+  return ls_status_unless(w->files->remove(w->files->user, ls_text_data(path)),
+                          LS_NOT_FOUND);
+}
+
+// Writes the values first: they are no checkpoint without a .json. If that
+// cannot be written, removes both: a full disk needs the room.
 static ls_status write_new(writing *w) {
   LS_RETURN_IF_ERROR(end_values(w, true));
-  return write_notes(w, NULL);
+  const ls_status status = write_notes(w, NULL);
+  if (ls_status_is_ok(status)) return status;
+  ls_status removed = remove_file(w, &w->notes_path);
+  if (ls_status_is_ok(removed)) removed = remove_file(w, &w->values_path);
+  ls_status_free(removed);
+  return status;
 }
 
 // Replaces a checkpoint. Since two files cannot be replaced at once, the .json

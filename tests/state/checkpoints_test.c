@@ -410,6 +410,28 @@ TEST(a_save_that_fails_in_the_background_is_told_at_the_next) {
   }
 }
 
+static ls_status write_or_refuse(void *user, const char *file, const void *data,
+                                 size_t size) {
+  if (is_full && strstr(file, ".json") != NULL)
+    return LS_STATUS(LS_UNAVAILABLE, "cannot write '%s': No space left", file);
+  return ls_file_system_system()->write(user, file, data, size);
+}
+
+TEST(a_save_that_fails_keeps_no_room) {
+  ls_file_system files = *ls_file_system_system();
+  files.write = write_or_refuse;
+  LS_OWN(open_place, home) =
+      runtime_begin((ls_runtime_options){.file_system = &files});
+  LS_OWN_BEGUN(world, w, begin_damaged);
+  open_it(&w);
+  is_full = true;
+  expect_status(ls_checkpoints_save(w.checkpoints, 3, NULL, 0), LS_UNAVAILABLE,
+                "No space left");
+  is_full = false;
+  assert_false(is_there("damaged/model.ckpt-3.safetensors"));
+  expect_steps(&w, STEPS(1, 2));
+}
+
 TEST(another_run_is_refused_by_name) {
   LS_OWN_BEGUN(world, w, begin, "other");
   open_it(&w);
