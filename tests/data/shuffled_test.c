@@ -172,6 +172,17 @@ TEST(a_fixed_order_is_the_same_for_all) {
   assert_true(first < 30);
 }
 
+static ls_dataset *shuffled_whole(void *user) {
+  return ls_dataset_shuffle(
+      stream_of(user),
+      &(ls_shuffle_options){.seed = 3, .buffer = INT64_C(1) << 50});
+}
+
+TEST(a_buffer_takes_the_room_of_its_elements) {
+  for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); ++i)
+    expect_stream_alike(shuffled_whole, (void *)(uintptr_t)all[i]);
+}
+
 TEST(a_place_in_a_long_buffer_is_small_and_soon_restored) {
   int64_t at[2];
   LS_OWN(ls_iterator, a) = long_one(&at[0]);

@@ -24,11 +24,13 @@ typedef struct arrivals {
   ls_record *start;  // The input's state before the first element; or NULL.
   int64_t *slots;    // The slot of each element.
   int64_t count;
+  size_t capacity;
 } arrivals;
 
 typedef struct shuffle_stage {
   ls_stage stage;
-  shuffle_slot *slots;  // One slot per element of the buffer.
+  shuffle_slot *slots;  // One slot per element of the buffer, made as needed.
+  size_t num_slots;
   arrivals now, then;   // Blocks: the one being given, and the next.
   ls_permutation order;
   int64_t block, dealt;
@@ -65,6 +67,10 @@ static ls_status save_start(ls_stage *input, ls_record **start) {
 // Reads the input's next element into a free slot. Fails only before the read.
 static ls_status read_into(shuffle_stage *self, arrivals *to, int64_t number) {
   ls_stage *input = self->stage.inputs[0];
+  ls_allocator *allocator = self->stage.work->allocator;
+  if (!LS_GROW(allocator, self->slots, self->num_slots, (size_t)number + 1) ||
+      !LS_GROW(allocator, to->slots, to->capacity, (size_t)to->count + 1))
+    return ls_out_of_memory();
   shuffle_slot *slot = &self->slots[number];
   if (to->count == 0) LS_RETURN_IF_ERROR(save_start(input, &to->start));
   const ls_status status = ls_stage_next(input, &slot->element);
@@ -156,7 +162,7 @@ static ls_status shuffled_next(ls_stage *stage, ls_nest *element) {
 // ---- State -----------------------------------------------------------------
 static void shuffled_forget(ls_stage *stage) {
   shuffle_stage *self = (shuffle_stage *)stage;
-  for (int64_t i = 0; i < capacity_of(self); ++i) {
+  for (size_t i = 0; i < self->num_slots; ++i) {
     ls_status_free(self->slots[i].status);
     self->slots[i].status = ls_ok();
     count_bytes(self, &self->slots[i], false);
@@ -192,7 +198,7 @@ static ls_status shuffled_restore(ls_stage *stage, const ls_record *record) {
 static void shuffled_close(ls_stage *stage) {
   shuffle_stage *self = (shuffle_stage *)stage;
   ls_allocator *allocator = stage->work->allocator;
-  for (int64_t i = 0; self->slots != NULL && i < capacity_of(self); ++i) {
+  for (size_t i = 0; i < self->num_slots; ++i) {
     count_bytes(self, &self->slots[i], false);
     ls_status_free(self->slots[i].status);
     ls_nest_release(self->slots[i].element);
@@ -204,21 +210,7 @@ static void shuffled_close(ls_stage *stage) {
   ls_record_destroy(self->then.start);
 }
 
-static ls_status shuffled_open(ls_stage *stage) {
-  shuffle_stage *self = (shuffle_stage *)stage;
-  ls_allocator *allocator = stage->work->allocator;
-  const size_t capacity = (size_t)capacity_of(self);
-  self->slots = ls_new_array(allocator, shuffle_slot, capacity);
-  self->now.slots = ls_new_array(allocator, int64_t, capacity);
-  self->then.slots = ls_new_array(allocator, int64_t, capacity);
-  return self->slots != NULL && self->now.slots != NULL &&
-                 self->then.slots != NULL
-             ? ls_ok()
-             : ls_out_of_memory();
-}
-
 const ls_stage_class ls_shuffle_stage = {.size = sizeof(shuffle_stage),
-                                         .open = shuffled_open,
                                          .next = shuffled_next,
                                          .forget = shuffled_forget,
                                          .save = shuffled_save,
