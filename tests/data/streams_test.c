@@ -433,6 +433,35 @@ static ls_dataset *padded(void *user) {
                           .padding = (double[]){-1}});
 }
 
+static ls_dataset *failing_range(void *user) {
+  const stream_numbers *numbers = user;
+  return ls_dataset_batch(
+      ls_dataset_map(
+          ls_dataset_range(0, numbers->count, 1),
+          &(ls_map_options){.call = slow_sum,
+                            .result = ls_nest_spec(LS_DTYPE_I64, LS_SCALAR)}),
+      &(ls_batch_options){.size = 4, .remainder = LS_REMAINDER_DROP});
+}
+static ls_dataset *failing_stream(void *user) {
+  return ls_dataset_batch(
+      mapped(user),
+      &(ls_batch_options){.size = 4, .remainder = LS_REMAINDER_DROP});
+}
+
+// Numbers 5 and 6 fail.
+TEST(a_batch_that_is_dropped_does_not_fail) {
+  static const stream_numbers seven = {.count = 7, .saves = true};
+  static int64_t numbers[2][STREAM_MOST];
+  static const stream_maker makers[] = {failing_range, failing_stream};
+  for (int i = 0; i < 2; ++i) {
+    LS_OWN(ls_dataset, dataset) = makers[i](OF(seven));
+    LS_OWN(ls_iterator, iterator) = NULL;
+    expect_ok(ls_iterator_create(dataset, NULL, &iterator));
+    assert_int_equal(stream_read(iterator, numbers[i]), 1);
+  }
+  assert_int_equal(numbers[0][0], numbers[1][0]);
+}
+
 static void expect_batches(stream_maker make, const stream_numbers *numbers,
                            const int64_t *rows, int leaf) {
   LS_OWN(ls_dataset, dataset) = make((void *)(uintptr_t)numbers);

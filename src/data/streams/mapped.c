@@ -310,7 +310,7 @@ static ls_status stacked_next(ls_stage *stage, ls_nest *element) {
   const bool full = (int64_t)(count + failed) == batch->options.size;
   const bool drops = batch->options.remainder == LS_REMAINDER_DROP;
   if (count + failed == 0 || (!full && drops)) {
-    if (!ls_status_is_ok(status)) return status;
+    ls_status_free(status);
     return ls_out_of_range("no elements are left for a batch");
   }
   ++self->given;
