@@ -104,6 +104,31 @@ TEST(windows_are_the_same_from_any_place) {
   }
 }
 
+static ls_status expect_index(void *user, int64_t index, ls_nest out) {
+  (void)user;
+  assert_true(index >= 0);
+  *(int64_t *)ls_nest_data(out, 0) = index;
+  return ls_ok();
+}
+
+TEST(windows_of_an_endless_data_set_end_where_numbers_do) {
+  LS_OWN(ls_dataset, d) =
+      ls_dataset_window(ls_dataset_from_function(&(ls_index_options){
+                            .size = LS_INFINITE,
+                            .get = expect_index,
+                            .element = ls_nest_spec(LS_DTYPE_I64, LS_SCALAR)}),
+                        &(ls_dataset_window_options){.size = 2, .shift = 1000});
+  LS_OWN(ls_iterator, iterator) = NULL;
+  LS_OWN(ls_nest, element) = ls_none();
+  expect_ok(ls_iterator_create(d, NULL, &iterator));
+  expect_status(ls_iterator_seek(iterator, INT64_MAX / 10), LS_INVALID_ARGUMENT,
+                "no position");
+  expect_ok(ls_iterator_seek(iterator, (INT64_MAX - 2) / 1000));
+  expect_ok(ls_iterator_next(iterator, &element));
+  assert_int_equal(*(int64_t *)ls_nest_data(element, 0),
+                   (INT64_MAX - 2) / 1000 * 1000);
+}
+
 TEST(windows_that_cannot_be_are_refused) {
   window = (ls_dataset_window_options){.size = 0};
   expect_refused(windows(OF(few)), "a window of 0 elements");

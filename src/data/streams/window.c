@@ -211,6 +211,7 @@ static ls_status window_fill(window *self) {
     base->size = all < span ? 0 : (all - span) / shift + 1;
   else if (all > 0)
     base->size = (all - 1) / shift + 1;
+  base->most = base->most < span ? 0 : (base->most - span) / shift + 1;
   const bool full = self->options.drop || all == LS_INFINITE ||
                     (all > 0 && window_count_of(self, (base->size - 1) * shift,
                                                 all) == (size_t)size);
