@@ -255,7 +255,9 @@ int64_t ls_iterator_position(const ls_iterator *iterator) {
 ls_status ls_iterator_seek(ls_iterator *iterator, int64_t position) {
   LS_REQUIRE(iterator);
   LS_RETURN_IF_ERROR(ls_making_check(&iterator->work));
-  const int64_t end = end_of(iterator);
+  // The number of a stream's elements may be known, too.
+  const int64_t end =
+      iterator->stage != NULL ? iterator->dataset->size : end_of(iterator);
   if (position < 0 || (end >= 0 && position > end))
     return ls_invalid_argument(
         "'%s' has no position %lld: there are %lld elements",

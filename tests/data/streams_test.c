@@ -378,6 +378,19 @@ TEST(maps_give_in_order_what_threads_make_in_any) {
   for_all(converted);
 }
 
+TEST(a_stream_of_a_known_size_is_sought_within_it) {
+  static const stream_numbers seven = {.count = 7, .is_sized = true};
+  LS_OWN(ls_dataset, dataset) = doubled(OF(seven));
+  LS_OWN(ls_iterator, iterator) = NULL;
+  LS_OWN(ls_nest, element) = ls_none();
+  expect_ok(ls_iterator_create(dataset, NULL, &iterator));
+  expect_status(ls_iterator_seek(iterator, 8), LS_INVALID_ARGUMENT,
+                "no position 8: there are 7");
+  assert_int_equal(ls_iterator_position(iterator), 0);
+  expect_ok(ls_iterator_seek(iterator, 7));
+  expect_status(ls_iterator_next(iterator, &element), LS_OUT_OF_RANGE, "");
+}
+
 // A code that a lack of memory has, too.
 TEST(elements_that_a_quota_refuses_are_passed_over) {
   static const stream_numbers quotas[] = {
