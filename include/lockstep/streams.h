@@ -143,13 +143,14 @@ LS_API ls_dataset *ls_dataset_bucket(ls_dataset *dataset,
 
 // ---- Caches ----------------------------------------------------------------
 // Keeps elements after computing them once: in memory, as long as the data set,
-// or in a file, which the first reader completes. They are those of epoch 0
-// with seed 0, so that all readers get the same. In memory, an element that
-// failed is made again when it is next read. The same pipeline reuses a file;
-// functions cannot be compared, so remove the file after changing one. Indexed
-// if the input is.
-//   LS_INVALID_ARGUMENT  an infinite input; at a read: a file of another kind
-//                        or another pipeline.
+// or in a file, which the first reader completes while others, of any process,
+// wait. They are those of epoch 0 with seed 0, so that all readers get the
+// same; so are their numbers in the source, if the input is indexed. In memory,
+// an element that failed is made again when it is next read. The same pipeline
+// reuses a file; functions cannot be compared, so remove the file after
+// changing one. Indexed if the input is.
+//   LS_INVALID_ARGUMENT  an infinite input, or one with a cache in the file; at
+//                        a read: a file of another kind or another pipeline.
 //   LS_DATA_LOSS         at a read: a damaged file.
 LS_API ls_dataset *ls_dataset_cache(ls_dataset *dataset, const char *file);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Caches in memory and in files.
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -315,6 +316,37 @@ TEST(what_cannot_be_made_leaves_no_file) {
   assert_int_not_equal(access(path, F_OK), 0);
 }
 
+// ---- Several readers -------------------------------------------------------
+// Gives the file up, as a writer that fails does.
+static void *give_up(void *handle) {
+  usleep(60000);
+  const ls_file_system *files = ls_file_system_system();
+  expect_ok(files->finish(files->user, handle, false));
+  return NULL;
+}
+
+TEST(a_reader_waits_while_another_writes_the_file) {
+  int64_t numbers[STREAM_MOST];
+  const ls_file_system *files = ls_file_system_system();
+  void *handle = NULL;
+  pthread_t other;
+  unlink(path);
+  expect_ok(files->create(files->user, path, false, &handle));
+  assert_int_equal(pthread_create(&other, NULL, give_up, handle), 0);
+  LS_OWN(ls_dataset, dataset) =
+      ls_dataset_cache(ls_dataset_range(0, 7, 1), path);
+  assert_int_equal(read_all(dataset, 0, numbers), 7);
+  for (int64_t i = 0; i < 7; ++i)
+    assert_int_equal(numbers[i], i);
+  assert_int_equal(pthread_join(other, NULL), 0);
+  unlink(path);
+  // Without an end it would wait for itself.
+  dataset = ls_dataset_cache(ls_dataset_skip(dataset, 1), path);
+  expect_status(ls_dataset_status(dataset), LS_INVALID_ARGUMENT,
+                "a cache in the same file");
+}
+
+// ---- Damage ----------------------------------------------------------------
 static size_t load(char *data, size_t most) {
   FILE *stream = fopen(path, "rb");
   assert_non_null(stream);

@@ -7,6 +7,7 @@
 // made again when it is next requested. A file is written whole by the first
 // reader, while others wait.
 #include "base/require.h"
+#include "base/status_cause.h"
 #include "base/values/digest.h"
 #include "data/own.h"
 #include "data/streams.h"
@@ -141,29 +142,30 @@ static ls_status find_digest(const cache *self, uint64_t out[2]) {
   return ls_ok();
 }
 
-static ls_status cache_build(const cache *self, ls_runtime *runtime,
-                             const uint64_t digest[2]) {
-  LS_OWN(ls_iterator, source) = NULL;
-  LS_RETURN_IF_ERROR(
-      ls_iterator_create(self->dataset.inputs[0], NULL, &source));
-  return ls_cache_file_build(runtime, self->path, digest,
-                             self->dataset.allocator, source);
-}
-
-// Opens the cache file, after writing it if needed; the lock is held.
+// Opens the cache file, after writing it if needed, or waiting for another
+// process that does; the lock is held.
 static ls_status open_file(cache *self) {
+  enum { WAIT_NANOS = 20000000 };
   uint64_t digest[2];
   ls_runtime *runtime = ls_runtime_current();
   if (runtime == NULL) return ls_out_of_memory();
   LS_RETURN_IF_ERROR(find_digest(self, digest));
   ls_allocator *allocator = self->dataset.allocator;
-  ls_status status =
-      ls_cache_file_open(runtime, self->path, digest, allocator, &self->file);
-  if (ls_status_code(status) != LS_NOT_FOUND) return status;
-  ls_status_free(status);
-  LS_RETURN_IF_ERROR(cache_build(self, runtime, digest));
-  LS_RETURN_IF_ERROR(
-      ls_cache_file_open(runtime, self->path, digest, allocator, &self->file));
+  for (bool is_busy = false;;) {
+    const ls_status status =
+        ls_cache_file_open(runtime, self->path, digest, allocator, &self->file);
+    if (ls_status_is_ok(status)) break;
+    LS_RETURN_IF_ERROR(ls_status_unless(status, LS_NOT_FOUND));
+    const bool was_busy = is_busy;
+    LS_RETURN_IF_ERROR(ls_cache_file_build(runtime, self->path, digest,
+                                           allocator, self->dataset.inputs[0],
+                                           &is_busy));
+    if (is_busy && !was_busy)
+      ls_runtime_log(runtime, LS_LOG_INFO, "data",
+                     "waiting until another reader has written '%s'",
+                     self->path);
+    if (is_busy) ls_runtime_sleep(runtime, WAIT_NANOS);
+  }
   const int64_t size = self->dataset.size;
   if (size < 0 || self->file->count == size) return ls_ok();
   ls_cache_file_close(self->file);
@@ -247,9 +249,24 @@ static ls_dataset *cache_remake(const ls_dataset *dataset,
   return ls_dataset_cache(inputs[0], ((const cache *)dataset)->path);
 }
 
+// Returns true if a data set caches in the file: while another one is written
+// to it, its elements would wait for themselves.
+static bool has_cache_file(const ls_dataset *dataset, const char *path) {
+  const char *own = dataset->kind->stage == &cache_stage_class
+                        ? ((const cache *)dataset)->path
+                        : NULL;
+  if (own != NULL && strcmp(own, path) == 0) return true;
+  for (size_t i = 0; i < dataset->num_inputs; ++i)
+    if (has_cache_file(dataset->inputs[i], path)) return true;
+  return false;
+}
+
 static ls_status cache_fill(cache *self, const char *path) {
   ls_dataset *base = &self->dataset;
   LS_RETURN_IF_ERROR(ls_mutex_init(&self->lock));
+  if (path != NULL && has_cache_file(base->inputs[0], path))
+    return ls_invalid_argument(
+        "the input of a cache in '%s' has a cache in the same file", path);
   if (base->size == LS_INFINITE)
     return ls_invalid_argument("a cache of a data set without an end");
   if (base->size == LS_UNKNOWN_SIZE) base->indexed = false;

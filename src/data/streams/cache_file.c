@@ -4,6 +4,7 @@
 #include "base/status_cause.h"
 #include "base/text.h"
 #include "base/values/array_internal.h"
+#include "data/own.h"
 #include "io/crc32c.h"
 #include "lockstep/shape_rules.h"
 
@@ -87,16 +88,18 @@ static ls_status write_element(writer *self, ls_allocator *allocator,
 }
 
 static ls_status write_elements(writer *self, ls_allocator *allocator,
-                                ls_iterator *source) {
+                                ls_dataset *source) {
+  LS_OWN(ls_iterator, iterator) = NULL;
   LS_OWN(ls_nest, element) = ls_none();
+  LS_RETURN_IF_ERROR(ls_iterator_create(source, NULL, &iterator));
   while (true) {
-    LS_RETURN_OK_IF(LS_OUT_OF_RANGE, ls_iterator_next(source, &element));
+    LS_RETURN_OK_IF(LS_OUT_OF_RANGE, ls_iterator_next(iterator, &element));
     LS_RETURN_IF_ERROR(write_element(self, allocator, element));
   }
 }
 
 static ls_status write_file(writer *self, const uint64_t digest[2],
-                            ls_allocator *allocator, ls_iterator *source) {
+                            ls_allocator *allocator, ls_dataset *source) {
   header head = {.digest = {digest[0], digest[1]}};
   memcpy(head.magic, magic, sizeof(magic));
   self->at = HEADER;
@@ -118,7 +121,7 @@ static ls_status write_file(writer *self, const uint64_t digest[2],
 
 ls_status ls_cache_file_build(ls_runtime *runtime, const char *path,
                               const uint64_t digest[2], ls_allocator *allocator,
-                              ls_iterator *source) {
+                              ls_dataset *source, bool *out_is_busy) {
   writer self = {.files = ls_runtime_files(runtime)};
   if (self.files->create == NULL || self.files->write_at == NULL ||
       self.files->finish == NULL)
@@ -126,10 +129,12 @@ ls_status ls_cache_file_build(ls_runtime *runtime, const char *path,
                      "'%s' cannot be written: the runtime's file system does "
                      "not write in parts",
                      path);
-  LS_RETURN_IF_ERROR(
-      self.files->create(self.files->user, path, false, &self.handle));
+  ls_status status =
+      self.files->create(self.files->user, path, false, &self.handle);
+  *out_is_busy = ls_status_code(status) == LS_FAILED_PRECONDITION;
+  LS_RETURN_OK_IF(LS_FAILED_PRECONDITION, status);
   ls_text_init(&self.buffer, allocator);
-  ls_status status = write_file(&self, digest, allocator, source);
+  status = write_file(&self, digest, allocator, source);
   status =
       ls_status_join(status, self.files->finish(self.files->user, self.handle,
                                                 ls_status_is_ok(status)));

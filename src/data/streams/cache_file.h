@@ -33,11 +33,13 @@ LS_MUST_USE ls_status ls_cache_file_open(ls_runtime *runtime, const char *path,
                                          ls_cache_file **out_file);
 void ls_cache_file_close(ls_cache_file *file);  // Accepts NULL.
 LS_OWNED_POINTER(ls_cache_file, ls_cache_file_close)
-// Writes all elements of the iterator; the file appears once it is whole.
+// Writes all elements of a data set; the file appears once it is whole. Writes
+// nothing, and sets `*out_is_busy`, while another writer does.
 LS_MUST_USE ls_status ls_cache_file_build(ls_runtime *runtime, const char *path,
                                           const uint64_t digest[2],
                                           ls_allocator *allocator,
-                                          ls_iterator *source);
+                                          ls_dataset *source,
+                                          bool *out_is_busy);
 // Reads element `index` with the structure of those of `like`, in-out. Any
 // thread.
 //   LS_DATA_LOSS  names file and element.
