@@ -316,6 +316,31 @@ TEST(what_cannot_be_made_leaves_no_file) {
   assert_int_not_equal(access(path, F_OK), 0);
 }
 
+// ---- Numbers in the source -------------------------------------------------
+TEST(numbers_in_the_source_are_those_of_the_elements_kept) {
+  for (int64_t in_file = 0; in_file < 2; ++in_file) {
+    unlink(path);
+    LS_OWN(ls_dataset, d) = ls_dataset_batch(
+        ls_dataset_cache(ls_dataset_shuffle(ls_dataset_range(100, 108, 1),
+                                            &(ls_shuffle_options){.seed = 1}),
+                         in_file ? path : NULL),
+        &(ls_batch_options){.size = 8, .ids = true});
+    LS_OWN(ls_iterator, iterator) = NULL;
+    LS_OWN(ls_nest, batch) = ls_none();
+    expect_ok(
+        ls_iterator_create(d, &(ls_iterator_options){.seed = 5}, &iterator));
+    for (int epoch = 0; epoch < 2; ++epoch) {
+      expect_ok(ls_iterator_next(iterator, &batch));
+      const int64_t *numbers = ls_nest_data(batch, 0);
+      const int64_t *ids = ls_nest_data(batch, 1);
+      for (int i = 0; i < 8; ++i)
+        assert_int_equal(ids[i], numbers[i] - 100);
+      expect_ok(ls_iterator_restart(iterator));
+    }
+  }
+  unlink(path);
+}
+
 // ---- Several readers -------------------------------------------------------
 // Gives the file up, as a writer that fails does.
 static void *give_up(void *handle) {

@@ -226,6 +226,15 @@ static const ls_stage_class cache_stage_class = {
     .skip = cache_skip,
     .id_after = offsetof(cache_stage, position)};
 
+// Finds the numbers that elements had when they were made.
+static void cache_find_ids(const ls_dataset *dataset, const ls_fetch *fetch,
+                           const int64_t *indices, size_t count, int64_t *out) {
+  ls_fetch then = *fetch;
+  then.seed = 0;
+  then.epoch = 0;
+  ls_dataset_find_ids(dataset->inputs[0], &then, indices, count, out);
+}
+
 // ---- Making ----------------------------------------------------------------
 static void cache_destroy(ls_dataset *dataset) {
   cache *self = (cache *)dataset;
@@ -281,6 +290,7 @@ ls_dataset *ls_dataset_cache(ls_dataset *dataset, const char *file) {
                                         .destroy = cache_destroy,
                                         .remake = cache_remake,
                                         .get = cache_get,
+                                        .find_ids = cache_find_ids,
                                         .stage = &cache_stage_class};
   cache *self = LS_DATASET_NEW(cache, &kind, &dataset, 1, ls_ok());
   if (self == NULL || !ls_status_is_ok(self->dataset.failure))
