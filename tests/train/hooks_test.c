@@ -570,6 +570,37 @@ TEST(a_run_is_traced_when_due) {
   assert_false(has(folder, "timeline-5.json"));
 }
 
+// A counter and a profiler of another training, which has made more steps.
+TEST(hooks_begin_again_with_another_training) {
+  LS_SPEC("E186 E187");
+  char folder[20];
+  folder_of(folder);
+  LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
+  ls_hook *hooks[2] = {NULL};
+  expect_ok(ls_counter_hook(
+      &(ls_counter_hook_options){.every_steps = LS_SOME(2)}, &hooks[0]));
+  expect_ok(ls_profiler_hook(folder, LS_SOME(3), (ls_opt){0}, &hooks[1]));
+  for (int training = 0; training < 2; ++training) {
+    char command[60];
+    if (training > 0) monitored_runs_renew(&f);
+    for (int i = 0; training == 0 && i < 2; ++i)
+      ls_hook_retain(hooks[i]);
+    monitored_runs_open(&f, hooks, 2, NULL);
+    (void)monitored_runs_log();
+    for (int i = 0; i < 5; ++i) {
+      monitored_runs_pass(0.5);
+      expect_ok(monitored_runs_try(&f));
+    }
+    assert_string_equal(monitored_runs_log(),
+                        "global_step/sec: 2\nglobal_step/sec: 2\n");
+    monitored_runs_close(&f);
+    assert_true(has(folder, "timeline-1.json"));
+    assert_true(has(folder, "timeline-4.json"));
+    snprintf(command, sizeof(command), "rm %s/*", folder);
+    assert_int_equal(system(command), 0);
+  }
+}
+
 // Where hooks read the step before a run's op adds to it.
 TEST(a_step_that_was_read_too_early_is_read_again) {
   LS_SPEC("E185 E186 E187");

@@ -143,6 +143,12 @@ static inline int64_t ls_steps_after(int64_t step, int64_t more) {
   return more < INT64_MAX - step ? step + more : INT64_MAX;
 }
 
+// Makes a timer due where a loop begins from scratch or at an earlier step than
+// that of the timer, which another loop has used.
+static inline void ls_step_timer_begin_at(ls_step_timer *timer, int64_t step) {
+  if (step == 0 || step < timer->last_step) timer->last_step = -1;
+}
+
 // ---- Lists -----------------------------------------------------------------
 // The hooks of a loop, called in order.
 //

@@ -35,6 +35,11 @@ static ls_status summary_begin(void *state) {
                       &self->fetches);
 }
 
+static ls_status summary_after_create(void *state, ls_run_context *context) {
+  ls_step_timer_begin_at(&((summaries *)state)->timer, context->steps);
+  return ls_ok();
+}
+
 // Makes a step with summaries a run of its own. Other runs record no summaries
 // while the writer is paused.
 static void choose_steps(summaries *self, ls_run_wish *wish) {
@@ -98,6 +103,8 @@ static const ls_hook_type summary_type = {.name = "summary saver",
                                           .size = sizeof(summaries),
                                           .counts = true,
                                           .begin = summary_begin,
+                                          .after_create_session =
+                                              summary_after_create,
                                           .session_lost = summary_lost,
                                           .before_run = summary_before_run,
                                           .after_run = summary_after_run,
@@ -198,6 +205,11 @@ typedef struct profiler {
   ls_trace *trace;
 } profiler;
 
+static ls_status profile_after_create(void *state, ls_run_context *context) {
+  ls_step_timer_begin_at(&((profiler *)state)->timer, context->steps);
+  return ls_ok();
+}
+
 static ls_status profile_before_run(void *state, ls_run_context *context,
                                     ls_run_wish *wish) {
   profiler *self = state;
@@ -243,6 +255,8 @@ static void profile_destroy(void *state) {
 static const ls_hook_type profile_type = {.name = "profiler",
                                           .size = sizeof(profiler),
                                           .counts = true,
+                                          .after_create_session =
+                                              profile_after_create,
                                           .before_run = profile_before_run,
                                           .after_run = profile_after_run,
                                           .destroy = profile_destroy};

@@ -156,6 +156,8 @@ static ls_status counter_after_create(void *state, ls_run_context *context) {
     LS_RETURN_IF_ERROR(ls_global_step_get(context->graph, &variable));
   ls_format(self->tag, sizeof(self->tag), "%s/sec",
             variable != NULL ? ls_variable_name(variable) : "global_step");
+  ls_step_timer_begin_at(&self->timer, context->steps);
+  self->last = -1;
   return ls_ok();
 }
 
