@@ -474,6 +474,32 @@ TEST(no_row_is_lost_with_the_memory_for_it) {
                                 .end = end_asking});
 }
 
+static ls_status fail_at_end(void *user, ls_run_context *context) {
+  (void)user, (void)context;
+  return LS_STATUS(LS_OUT_OF_RANGE, "of the hook");
+}
+
+TEST(a_hook_that_fails_at_the_end_is_told_of) {
+  for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
+    LS_OWN(estimator_case, c) = estimator_case_of(i);
+    LS_OWN(ls_hook, hook) = NULL;
+    ls_nest row = ls_none();
+    ls_status status = ls_ok();
+    c.folder = "fails-at-end";
+    estimator_case_begin(&c);
+    expect_ok(ls_hook_create(&(ls_hook_options){.end = fail_at_end}, &hook));
+    ls_predictions *predictions = estimator_predict(
+        &c, (ls_estimator_prediction){.hooks = &hook, .num_hooks = 1});
+    while (ls_status_is_ok(status)) {
+      status = ls_predictions_next(predictions, &row);
+      if (ls_status_is_ok(status)) ls_nest_release(row);
+    }
+    expect_status(status, LS_OUT_OF_RANGE, "of the hook");
+    expect_status(ls_predictions_close(predictions), LS_OUT_OF_RANGE,
+                  "of the hook");
+  }
+}
+
 // ---- What they begin with --------------------------------------------------
 static void count_fresh(void *user, const ls_log_line *line) {
   if (strstr(line->text, "predict begins with initial values") != NULL)

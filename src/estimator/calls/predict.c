@@ -130,14 +130,6 @@ static void predict_end(ls_predictions *self, ls_status how) {
   ls_estimator_checkpoint_close(&self->checkpoint);
 }
 
-// Ends the session of the predictions. The end of the input is no error.
-static void end_runs(ls_predictions *self, ls_status how) {
-  predict_end(self, how);
-  if (ls_status_code(self->ended) != LS_OUT_OF_RANGE) return;
-  ls_status_free(self->ended);
-  self->ended = ls_ok();
-}
-
 ls_status ls_estimator_predict(ls_estimator *estimator,
                                const ls_estimator_prediction *prediction,
                                ls_predictions **out_predictions) {
@@ -278,7 +270,7 @@ ls_status ls_predictions_next(ls_predictions *predictions, ls_nest *row) {
   ls_runtime *before = ls_runtime_make_current(predictions->runtime);
   while (!predictions->has_ended && predictions->next >= predictions->count) {
     const ls_status status = next_batch(predictions);
-    if (!ls_status_is_ok(status)) end_runs(predictions, status);
+    if (!ls_status_is_ok(status)) predict_end(predictions, status);
   }
   (void)ls_runtime_make_current(before);
   if (!predictions->has_ended) return predict_take(predictions, row);
@@ -290,7 +282,7 @@ ls_status ls_predictions_next(ls_predictions *predictions, ls_nest *row) {
 ls_status ls_predictions_close(ls_predictions *predictions) {
   if (predictions == NULL) return ls_ok();
   ls_runtime *before = ls_runtime_make_current(predictions->runtime);
-  end_runs(predictions, ls_ok());
+  predict_end(predictions, ls_ok());
   const ls_status status = predictions->ended;
   ls_release(ls_current_allocator(), predictions);
   (void)ls_runtime_make_current(before);
