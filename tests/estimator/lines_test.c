@@ -106,6 +106,45 @@ static ls_status count_steps(void *user, ls_model_call *call,
       out);
 }
 
+static void check_report(void *user, const ls_train_report *report) {
+  const int64_t num_steps = *(const int64_t *)user;
+  assert_int_equal(report->num_steps, num_steps);
+  assert_true(report->seconds_left >= 0);
+  assert_true(num_steps == 0 || report->step < num_steps ||
+              report->seconds_left == 0);
+}
+
+// As far as it is known: of more steps, of a limit, or to the input's end.
+TEST(reports_know_the_last_step) {
+  static const ls_opt none, four = {true, 4}, eight = {true, 8};
+  const struct {
+    ls_opt steps, max_steps;
+    int64_t num_steps[2];
+  } rows[] = {{four, none, {4, 8}}, {none, eight, {8, 8}}, {none, none, {0}}};
+  for (int i = 0; i < ESTIMATOR_WAYS; ++i)
+    for (size_t row = 0; row < LS_COUNT_OF(rows); ++row)
+      for (int call = 0; call < 2; ++call) {
+        LS_OWN(estimator_case, c) = estimator_case_of(i);
+        int64_t num_steps = rows[row].num_steps[call];
+        if (c.way == ON_TPU && !rows[row].steps.set &&
+            !rows[row].max_steps.set)
+          continue;
+        c.folder = "reported";
+        c.goes_on = call > 0;
+        c.repeats = rows[row].steps.set;
+        c.save_steps = (ls_opt)LS_SOME(4);
+        estimator_case_begin(&c);
+        expect_ok(ls_estimator_train(
+            c.estimator,
+            &(ls_estimator_training){
+                .input = estimator_input(&c),
+                .steps = rows[row].steps,
+                .max_steps = rows[row].max_steps,
+                .lines = {.report = check_report, .report_user = &num_steps}},
+            NULL));
+      }
+}
+
 TEST(a_model_without_an_optimizer_has_no_norm_of_gradients) {
   LS_OWN(estimator_case, c) = {.folder = "lines"};
   c.more.model_fn = (ls_model_function){.call = count_steps};

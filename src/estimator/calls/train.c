@@ -165,6 +165,7 @@ static double kept_hours(const ls_run_values *config) {
 static ls_status add_lines(ls_job *job, const ls_estimator_training *t,
                            int64_t saved) {
   const ls_plan *plan = job->calls.plan;
+  const int64_t first_step = saved > 0 ? saved : 0;
   ls_hook *hook = NULL;
   if ((!t->lines.metrics && t->lines.report == NULL &&
        t->lines.events == NULL) ||
@@ -176,8 +177,11 @@ static ls_status add_lines(ls_job *job, const ls_estimator_training *t,
           .folder = job->estimator->model_dir,
           .variables = job->scaffold.saved,
           .num_variables = job->scaffold.num_saved,
-          .first_step = saved > 0 ? saved : 0,
-          .num_steps = t->max_steps.set ? t->max_steps.value : 0,
+          .first_step = first_step,
+          .num_steps =
+              t->steps.set ? ls_steps_after(first_step, t->steps.value)
+              : t->max_steps.set ? t->max_steps.value
+                                 : 0,
           .steps_per_run = steps_per_run(job),
           .batch_size = (double)plan->batch_size.value,
           .tests_again = t->kept_step != NULL && !t->is_evaluated},

@@ -102,6 +102,7 @@ static ls_train_report describe_since(const lines *self, const point *since,
   const int64_t steps = now->step - since->step;
   const double seconds = (double)(now->moment - since->moment) * 1e-9;
   const double rate = seconds > 0 ? (double)steps / seconds : 0;
+  const int64_t left = o->num_steps > 0 ? o->num_steps - now->step : 0;
   return (ls_train_report){
       .step = now->step,
       .num_steps = o->num_steps,
@@ -111,7 +112,7 @@ static ls_train_report describe_since(const lines *self, const point *since,
       .loss = loss,
       .examples_per_second = o->batch_size * rate,
       .seconds = (double)(now->moment - self->began) * 1e-9,
-      .seconds_left = rate > 0 ? (double)(o->num_steps - now->step) / rate : 0};
+      .seconds_left = rate > 0 ? (double)left / rate : 0};
 }
 
 // Computes the norm of the last step's gradients; NaN if they are not kept.

@@ -36,7 +36,8 @@ typedef struct ls_lines_options {
   ls_variable *const *variables;
   size_t num_variables;
   int64_t first_step;  // Step at which the training begins.
-  int64_t num_steps, steps_per_run;
+  int64_t num_steps;   // Step at which it ends; 0: not known.
+  int64_t steps_per_run;
   double batch_size;
   bool tests_again;  // A training that goes on repeats the evaluation there.
 } ls_lines_options;
