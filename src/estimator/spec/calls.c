@@ -98,6 +98,7 @@ static ls_status input_params(const ls_estimator_calls *calls,
 static ls_status call_there(const ls_estimator_calls *calls, const char *device,
                             ls_input_call *call, ls_nest *out_value) {
   LS_DEVICE_SCOPE(device);
+  ls_nest_forget_missing();
   LS_OWN(ls_nest, value) = calls->input->call(calls->input->user, call);
   LS_RETURN_IF_ERROR(ls_nest_status(value));
   // If the user's op makers have failed, their failure takes precedence over
@@ -284,6 +285,7 @@ static ls_status calls_call_model(const ls_estimator_calls *calls,
   ls_nest_mark_reads(params);
   if (takes_argument(arguments, "mode")) call.mode = calls->plan->mode;
   if (takes_argument(arguments, "config")) call.config = calls->config;
+  ls_nest_forget_missing();
   const ls_status status =
       calls->model->call(calls->model->user, &call, out_spec);
   ls_nest_release(call.params);
