@@ -148,6 +148,12 @@ static void note(void *user, const ls_log_line *line) {
                   strstr(line->text, "nothing was evaluated: a stop") != NULL;
 }
 
+static ls_status stop_at_once(void *user, ls_run_context *context) {
+  (void)user;
+  ls_run_context_request_stop(context);
+  return ls_ok();
+}
+
 TEST(an_evaluation_that_is_asked_to_stop_ends) {
   LS_SPEC("E216");
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
@@ -180,10 +186,57 @@ TEST(an_evaluation_that_is_asked_to_stop_ends) {
     assert_true(estimator_metric(metrics, "global_step") == 0);
     assert_int_not_equal(access("stopped/eval", F_OK), 0);
     assert_int_equal(warnings, 1);
+    // The same by a hook.
+    LS_OWN(ls_hook, first) = NULL;
+    expect_ok(ls_hook_create(
+        &(ls_hook_options){.after_create_session = stop_at_once}, &first));
+    ls_nest_release(metrics);
+    expect_ok(evaluate(&c,
+                       (ls_estimator_evaluation){.steps = LS_SOME(4),
+                                                 .hooks = &first,
+                                                 .num_hooks = 1},
+                       &metrics));
+    assert_int_equal(warnings, 2);
   }
 }
 
-// SLICED is of cores: nobody else takes it for another way.
+static ls_status use_labels(void *user, ls_model_call *call,
+                            ls_estimator_spec **out_spec) {
+  (void)user;
+  const ls_estimator_spec_options o = {
+      .mode = call->mode,
+      .loss = ls_reduce_mean(
+          ls_square(ls_sub(ls_nest_tensor(call->features, 0),
+                           ls_nest_tensor(call->labels, 0))),
+          LS_ALL_AXES)};
+  return ls_tpu_estimator_spec_create(&o, out_spec);
+}
+
+static ls_nest features_alone(void *user, ls_input_call *call) {
+  (void)user;
+  const int64_t size = ls_params_i64(call->params, "batch_size", 8);
+  return ls_nest_dataset(ls_dataset_batch(ls_dataset_range(0, 64, 1),
+                                          &(ls_batch_options){.size = size}));
+}
+
+// Keys that the library itself looks for are not the model's.
+TEST(labels_that_are_not_there_are_no_key_of_the_feed) {
+  for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
+    LS_OWN(estimator_case, c) = estimator_case_of(i);
+    ls_nest metrics = ls_none();
+    c.folder = "no-labels";
+    c.more.model_fn = (ls_model_function){.call = use_labels};
+    estimator_case_begin(&c);
+    LS_OWN(ls_status, status) = ls_estimator_evaluate(
+        c.estimator,
+        &(ls_estimator_evaluation){.input = {features_alone},
+                                   .steps = LS_SOME(2)},
+        &metrics);
+    expect_contains(ls_status_message(status), "of sub is a failed or zeroed");
+    assert_null(strstr(ls_status_message(status), "there is no key"));
+  }
+}
+
 // Calls of what a spec for TPUs has beside its metrics.
 typedef struct host_side {
   estimator_case c;
@@ -255,6 +308,7 @@ TEST(an_evaluation_has_a_host_call_and_a_scaffold) {
     }
 }
 
+// SLICED is of cores: nobody else takes it for another way.
 TEST(slices_are_for_cores) {
   LS_SPEC("E105");
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {

@@ -351,7 +351,7 @@ TEST(listeners_go_to_the_first_saver) {
                                         .num_listeners = 1},
                 &end);
       if (savers == 0)
-        expect_status(status, LS_INVALID_ARGUMENT, "listeners");
+        expect_status(status, LS_INVALID_ARGUMENT, "need checkpoints");
       else
         expect_ok(status);
       assert_int_equal(saves > 0, savers > 0);

@@ -147,11 +147,13 @@ static ls_status take_metrics(const ls_job *job, eval_run *e, ls_nest values,
         ls_take_nest(ls_nest_dict("", step, &at, 1), out_metrics));
   }
   if (!any) {
+    // A hook may have requested a stop as well, before the first run.
+    const bool was_stopped = ls_train_stop_requested(job->stop) ||
+                             (e->sessions == 0 && !job->input_ended);
     ls_runtime_log(job->estimator->runtime, LS_LOG_WARNING, "estimator",
                    "nothing was evaluated: %s",
-                   ls_train_stop_requested(job->stop)
-                       ? "a stop was requested before"
-                       : "there was no example");
+                   was_stopped ? "a stop was requested before"
+                               : "there was no example");
     return ls_ok();
   }
   return ls_params_set(out_metrics, "loss",

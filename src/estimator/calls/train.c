@@ -355,8 +355,10 @@ static ls_status train_model(ls_job *job, const ls_estimator_training *t,
   LS_RETURN_IF_ERROR(train_add_hooks(job, t, saved));
   ls_saver_hooks_lend(job->hooks.hooks, job->hooks.count, &job->state);
   if (t->num_listeners > 0)
-    LS_RETURN_IF_ERROR(ls_saver_hooks_add_listeners(
-        job->hooks.hooks, job->hooks.count, t->listeners, t->num_listeners));
+    LS_RETURN_IF_ERROR(ls_status_annotate(
+        ls_saver_hooks_add_listeners(job->hooks.hooks, job->hooks.count,
+                                     t->listeners, t->num_listeners),
+        "listeners, and evaluations during a training, need checkpoints"));
   LS_RETURN_IF_ERROR(ls_job_attest(job, &t->lines, saved));
   LS_RETURN_IF_ERROR(add_last_step(job, &step));
   LS_RETURN_IF_ERROR(ls_take_nest(list_fetches(job), &fetches));
