@@ -99,9 +99,8 @@ static ls_status create_optimizer(const ls_train_config *config,
     return ls_optimizer_create(config->optimizer, &options, out_optimizer);
   // A command that makes no steps does not need it, and has not loaded it.
   const ls_optimizer_rule *rule = cli_own_optimizer()->rule;
-  return rule != NULL
-             ? ls_optimizer_create_own(rule, NULL, &options, out_optimizer)
-             : ls_ok();
+  if (rule == NULL) return ls_ok();
+  return ls_optimizer_create_own(rule, NULL, &options, out_optimizer);
 }
 
 // Refuses a user's model that has ignored options.

@@ -129,8 +129,7 @@ bool ls_hlo_is_path(const char *path);
 // Returns the value before a softmax that makes `value`, or `value`.
 uint32_t ls_hlo_logits(const ls_onnx_file *file, uint32_t value);
 
-// ---- Building (hlo_table.c, hlo_math.c, hlo_index.c)
-// ------------------------------------
+// ---- Building (hlo_table.c, hlo_math.c, hlo_index.c) -----------------------
 const ls_onnx_op *ls_hlo_op_find(const char *domain, const char *type);
 void ls_hlo_make_node(ls_onnx_build *b, const ls_onnx_op *op);
 // Compares the inputs' sizes with the text's, and marks the batch.
@@ -176,24 +175,14 @@ void ls_hlo_refuse_batch(ls_onnx_build *b, const char *what);
 // Reads a list of integers into `out`; returns their number, -1 without it.
 int ls_hlo_ints(ls_onnx_build *b, const char *name, int64_t *out, int most);
 
+// clang-format off
 #define LS_HLO_MAKERS(DO)                                                      \
-  DO(convert)                                                                  \
-  DO(bitcast)                                                                  \
-  DO(compare)                                                                  \
-  DO(select)                                                                   \
-  DO(choice)                                                                   \
-  DO(clamp)                                                                    \
-  DO(iota)                                                                     \
-  DO(broadcast)                                                                \
-  DO(reshape)                                                                  \
-  DO(transpose)                                                                \
-  DO(slice)                                                                    \
-  DO(dynamic_slice)                                                            \
-  DO(dynamic_update)                                                           \
-  DO(pad)                                                                      \
-  DO(concatenate) DO(reverse) DO(reduce) DO(reduce_window) DO(dot)             \
-      DO(dot_general) DO(convolution) DO(gather) DO(scatter) DO(sort)          \
-          DO(top_k)
+  DO(convert) DO(bitcast) DO(compare) DO(select) DO(choice) DO(clamp)          \
+  DO(iota) DO(broadcast) DO(reshape) DO(transpose) DO(slice)                   \
+  DO(dynamic_slice) DO(dynamic_update) DO(pad) DO(concatenate) DO(reverse)     \
+  DO(reduce) DO(reduce_window) DO(dot) DO(dot_general) DO(convolution)         \
+  DO(gather) DO(scatter) DO(sort) DO(top_k)
+// clang-format on
 #define LS_HLO_DECLARE_(noun) void ls_hlo_make_##noun(ls_onnx_build *b);
 LS_HLO_MAKERS(LS_HLO_DECLARE_)
 

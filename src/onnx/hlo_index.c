@@ -231,13 +231,13 @@ int64_t ls_hlo_order(const ls_onnx_file *file, size_t first, uint32_t items,
 }
 
 void ls_hlo_make_sort(ls_onnx_build *b) {
-  const size_t count = b->node->num_inputs;
+  const unsigned count = (unsigned)b->node->num_inputs;
   const int batch = ls_hlo_element_batch(b);
   const int64_t order = ls_onnx_attr_int(b, "order", -1);
-  const size_t key = (size_t)order / 2;
   const int axis = ls_onnx_axis(b, ls_onnx_attr_int(b, "dim", -1),
                                 ls_hlo_in_shape(b, 0).rank);
-  ls_tensor items[MOST_SORTED + 1];
+  ls_tensor items[MOST_SORTED];
+  unsigned places[MOST_SORTED] = {0};
   if (order < 0 || count > MOST_SORTED || b->node->num_outputs != count)
     LS_ONNX_REFUSE(b,
                    "a sort by other than one of its operands, smallest or "
@@ -245,27 +245,25 @@ void ls_hlo_make_sort(ls_onnx_build *b) {
                    MOST_SORTED);
   if (batch >= 0 && axis == batch) ls_hlo_refuse_batch(b, "a sorted batch");
   if (!ls_status_is_ok(b->status)) return;
-  for (size_t i = 0; i < count; ++i)
-    items[i == 0 ? key : i == key ? 0 : i] = ls_hlo_batched(b, i, batch);
+  // The operand by which it sorts comes first, before those in front of it.
+  for (unsigned i = 0; i < count; ++i) {
+    places[i] = i == order / 2 ? 0 : i + (i < order / 2);
+    items[places[i]] = ls_hlo_batched(b, i, batch);
+  }
   const ls_op op = ls_sort_by(items, count, axis, order % 2 == 1);
-  for (size_t i = 0; i < count; ++i)
-    ls_hlo_give(b, i,
-                ls_op_output(op, i == 0     ? (unsigned)key
-                                 : i == key ? 0
-                                            : (unsigned)i),
-                batch);
+  for (unsigned i = 0; i < count; ++i)
+    ls_hlo_give(b, i, ls_op_output(op, places[i]), batch);
 }
 
 void ls_hlo_make_top_k(ls_onnx_build *b) {
-  const int last = ls_hlo_in_shape(b, 0).rank - 1;
-  const int batch = ls_hlo_batch_of(b, 0);
+  const int last = ls_hlo_in_shape(b, 0).rank - 1,
+            batch = ls_hlo_batch_of(b, 0);
   if (last < 0 || b->node->num_outputs != 2)
     ls_onnx_fail(b, ls_invalid_argument("other than values and their places"));
-  if (batch >= 0 && batch == last)
-    ls_hlo_refuse_batch(b, "the largest of a batch");
+  if (batch >= 0 && batch == last) ls_hlo_refuse_batch(b, "a sorted batch");
   if (!ls_status_is_ok(b->status)) return;
-  const ls_op op =
-      ls_top_k(ls_hlo_widened(b, 0, 1u << last), ls_onnx_attr_int(b, "k", 0));
-  ls_hlo_give(b, 0, ls_op_output(op, 0), batch);
-  ls_hlo_give(b, 1, ls_op_output(op, 1), batch);
+  const ls_tensor x = ls_hlo_widened(b, 0, 1u << last);
+  const ls_op op = ls_top_k(x, ls_onnx_attr_int(b, "k", 0));
+  for (unsigned i = 0; i < 2; ++i)
+    ls_hlo_give(b, i, ls_op_output(op, i), batch);
 }

@@ -306,19 +306,14 @@ ls_train_config cli_train_fresh(const train_flags *flags) {
   if (config.model == NULL) config.model = "mlp";
   if (config.data == NULL) config.data = "fashion-mnist";
   if (config.precision == NULL) config.precision = "f32";
-  if (config.optimizer == NULL) config.optimizer = "";
   if (config.schedule == NULL) config.schedule = "linear";
-  if (config.test == NULL) config.test = "";
-  if (config.features == NULL) config.features = "";
-  if (config.one_hot == NULL) config.one_hot = "";
-  if (config.missing == NULL) config.missing = "";
-  if (config.task == NULL) config.task = "";
-  if (config.stop_early == NULL) config.stop_early = "";
-  if (config.warm_start == NULL) config.warm_start = "";
-  if (config.warm_only == NULL) config.warm_only = "";
-  if (config.warm_except == NULL) config.warm_except = "";
-  if (config.warm_map == NULL) config.warm_map = "";
-  if (config.warm_layout == NULL) config.warm_layout = "";
+  const char **const texts[] = {
+      &config.optimizer,   &config.test,       &config.features,
+      &config.one_hot,     &config.missing,    &config.task,
+      &config.stop_early,  &config.warm_start, &config.warm_only,
+      &config.warm_except, &config.warm_map,   &config.warm_layout};
+  for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); ++i)
+    if (*texts[i] == NULL) *texts[i] = "";
   if (config.replicas == 0) config.replicas = 1;
   if (config.seed < 0) config.seed = 0;
   if (config.keep < 0) config.keep = 5;
