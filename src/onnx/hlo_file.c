@@ -326,10 +326,12 @@ static void inline_branches(module *m, const ls_hlo_op *o, const scope *outer,
   const bool is_if = o->type[0] == 'i';
   ls_hlo_list results = {0};
   const ls_hlo_list none = {0};
-  if (o->inputs.count != 1 || count == 0 || (is_if && count != 2))
+  const int64_t input = o->inputs.count == 1 ? o->inputs.items[0] : 0;
+  const ls_type type = file_of(m)->types[input];
+  if (input == 0 || type.shape.rank != 0 || count == 0 ||
+      is_if != (type.dtype == LS_DTYPE_BOOL) || (is_if && count != 2))
     LS_HLO_EXPECTED(r, "one operand and the branches of op %s", o->type);
   if (!ls_status_is_ok(r->status)) return;
-  const int64_t input = o->inputs.items[0];
   const scalar choice = m->scalars[input];
   const uint64_t index = (uint64_t)(is_if ? choice.value == 0 : choice.value);
   for (size_t i = 0; i < count && ls_status_is_ok(r->status); ++i) {
@@ -361,8 +363,8 @@ static void find_order(module *m, ls_hlo_op *o, const scope *outer) {
   ls_onnx_file *file = file_of(m);
   const size_t first = file->num_nodes, count = o->inputs.count;
   ls_hlo_list items = {0}, results = {0};
-  if (o->num_regions != 1 || o->num_attrs == LS_HLO_MOST_ATTRS)
-    LS_HLO_EXPECTED(r, "one region of op sort");
+  if (o->num_regions != 1 || count == 0 || o->num_attrs == LS_HLO_MOST_ATTRS)
+    LS_HLO_EXPECTED(r, "operands and one region of op sort");
   for (size_t i = 0; i < 2 * count && ls_status_is_ok(r->status); ++i) {
     const ls_dtype dtype = file->types[o->inputs.items[i / 2]].dtype;
     ls_hlo_add(r, &items, new_value(m, "%", (ls_type){dtype, LS_SCALAR}));

@@ -388,7 +388,22 @@ TEST(other_texts_of_regions_are_refused) {
        LS_INVALID_ARGUMENT, "expected no attribute order"},
       {LINE("%y = \"stablehlo.sort\"(%x) <{dimension = 1 : i64}> : (" T23
             ") -> " T23),
-       LS_INVALID_ARGUMENT, "expected one region of op sort"},
+       LS_INVALID_ARGUMENT, "expected operands and one region of op sort"},
+      {LINE("%y = \"stablehlo.sort\"() <{dimension = 1 : i64}> ({")
+           LINE("  %p = stablehlo.constant dense<true> : tensor<i1>") LINE(
+               "  stablehlo.return %p : tensor<i1>") LINE("}) : () -> " T23),
+       LS_INVALID_ARGUMENT, "expected operands and one region of op sort"},
+      {LINE("%i = stablehlo.constant dense<1> : tensor<2xi32>")
+           LINE("%y = \"stablehlo.case\"(%i) ({")
+               LINE("  stablehlo.return %x : " T23)
+                   LINE("}) : (tensor<2xi32>) -> " T23),
+       LS_INVALID_ARGUMENT, "expected one operand and the branches of op case"},
+      {LINE("%i = stablehlo.constant dense<1> : tensor<i32>")
+           LINE("%y = \"stablehlo.if\"(%i) ({")
+               LINE("  stablehlo.return %x : " T23 "}, {")
+                   LINE("  stablehlo.return %x : " T23)
+                       LINE("}) : (tensor<i32>) -> " T23),
+       LS_INVALID_ARGUMENT, "expected one operand and the branches of op if"},
       {LINE("%y = stablehlo.composite \"mine.op\" %x {version = 1 : i32} : "
             "(" T23 ") -> " T23),
        LS_INVALID_ARGUMENT, "expected a function of the text, got @"},
