@@ -54,6 +54,16 @@ static void check_transpose(ls_dtype dtype, ls_shape from, const int64_t *order,
   loop_case_agrees(&c, 0);
 }
 
+TEST(broadcast_repeats_columns_in_rows_of_any_length) {
+  loop_random random = {loop_random_seed()};
+  for (int64_t n = 1; n <= 70; ++n) {
+    const ls_dtype dtype = loop_any_type(&random, LOOP_TYPES);
+    loop_case c = {.op = LS_OP_BROADCAST, .out = {dtype, LS_SHAPE(3, 41, n)}};
+    loop_case_add(&c, (ls_type){dtype, LS_SHAPE(3, 41, 1)}, -9, 9, &random);
+    loop_case_agrees(&c, 0);
+  }
+}
+
 TEST(transpose_takes_any_permutation) {
   loop_random random = {loop_random_seed()};
   for (int round = 0; round < 150; ++round) {

@@ -12,6 +12,9 @@
 // more than LONG by vectors: memcpy repeats bytes there, which takes some
 // processors ten times as long at some distances.
 enum { FEW = 9, SHORT = 16, LONG = 4096 };
+// Dense rows of one element each, of LEAST to MOST columns, are written in
+// blocks of BLOCK; gcc vectorizes rows of fewer columns.
+enum { LEAST = 5, MOST = 64, BLOCK = 8 };
 typedef char line __attribute__((vector_size(64), aligned(1), may_alias));
 
 // A call, so that the loops for short rows stay as they are.
@@ -51,6 +54,21 @@ static __attribute__((noinline)) void copy_long(char *o, const char *a,
         for (int64_t c = 0; c < columns; ++c)                                  \
           o[r * move->out_row + c] = a[r * move->in_row + c];                  \
   }                                                                            \
+  /* A block runs over into the next row, which is written later. */           \
+  static void repeat_##size(T *o, const T *a, const ls_cpu_move *move) {       \
+    const int64_t columns = move->columns;                                     \
+    const int64_t whole = (columns + BLOCK - 1) / BLOCK * BLOCK;               \
+    int64_t left = move->rows * columns;                                       \
+    for (; left >= whole; left -= columns, o += columns, a += move->in_row) {  \
+      T block[BLOCK];                                                          \
+      for (int64_t c = 0; c < BLOCK; ++c)                                      \
+        block[c] = *a;                                                         \
+      for (int64_t c = 0; c < whole; c += BLOCK)                               \
+        memcpy(o + c, block, sizeof(block));                                   \
+    }                                                                          \
+    for (int64_t c = 0; c < left; ++c)                                         \
+      o[c] = a[c / columns * move->in_row];                                    \
+  }                                                                            \
   static void line_##size(T *o, const T *a, int64_t count, int64_t to,         \
                           int64_t from) {                                      \
     if (to == 1 && from == 0)                                                  \
@@ -73,6 +91,12 @@ static __attribute__((noinline)) void copy_long(char *o, const char *a,
                           const ls_cpu_move *move) {                           \
     T *o = out;                                                                \
     const T *a = in;                                                           \
+    if (move->in_column == 0 && move->out_column == 1 &&                       \
+        move->out_row == move->columns && move->columns >= LEAST &&            \
+        move->columns <= MOST) {                                               \
+      repeat_##size(o, a, move);                                               \
+      return;                                                                  \
+    }                                                                          \
     const bool few = move->columns < FEW && move->rows > move->columns;        \
     const bool dense =                                                         \
         move->out_column == 1 &&                                               \
