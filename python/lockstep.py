@@ -1543,7 +1543,7 @@ def _array_of_numbers(data, dtype):
 
 
 def _to_tensor(value, dtype=None):
-  """Returns a tensor; a number is a constant of the type `dtype`."""
+  """Returns a tensor; numbers, also in lists, get the type `dtype`."""
   if isinstance(value, Tensor):
     return value
   if isinstance(value, Variable):
@@ -1560,12 +1560,13 @@ def _to_tensor(value, dtype=None):
     value = _fit(value, dtype)
     make = lib.ls_scalar_i64 if isinstance(value, int) else lib.ls_scalar
     return make(_to_enum(_declared.types["ls_dtype"], dtype), value)
-  made = array(value)  # As in _to_nest.
+  # As in _to_nest.
+  made = array(value, dtype if isinstance(value, (list, tuple)) else None)
   return lib.ls_constant(made.address)
 
 
 def _pair(x, y):
-  """Returns two operands; a number takes the type of the other one."""
+  """Returns two operands; numbers take the type of the other one."""
   if isinstance(x, (Tensor, Variable)):
     x = _to_tensor(x)
     return x, _to_tensor(y, x.dtype)
@@ -1596,6 +1597,16 @@ class Variable(_Arithmetic, Handle):
   @property
   def dtype(self):
     return _dtype_name(lib.ls_variable_dtype(self.address))
+
+  def assign(self, value):
+    """Numbers take the variable's type, here and in the next two."""
+    return call("ls_variable_assign", self, _to_tensor(value, self.dtype))
+
+  def assign_add(self, value):
+    return call("ls_variable_assign_add", self, _to_tensor(value, self.dtype))
+
+  def assign_sub(self, value):
+    return call("ls_variable_assign_sub", self, _to_tensor(value, self.dtype))
 
   def __array__(self, dtype=None, copy=None):
     made = self.value().numpy()

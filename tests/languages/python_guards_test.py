@@ -258,7 +258,7 @@ class Tensors(unittest.TestCase):
       loss = ls.reduce_mean(layer.apply([[1.0, 2.0, 3.0]]), None)
       for text, make in (
           ("'v' is f32.2., the value f32.3.", lambda: v.assign([1.0, 2.0, 3.0])),
-          ("the value i64..", lambda: v.assign_add(1)),
+          ("the value i64..", lambda: v.assign_add(ls.constant(ls.array(1)))),
           ("add of f32.2. and f32.3.", lambda: ls.add(v, [1.0, 2.0, 3.0])),
           ("w must be .in, out.", lambda: layer.apply([[1.0]])),
           ("record a tape", lambda: ls.sgd().minimize(loss))):
@@ -267,6 +267,19 @@ class Tensors(unittest.TestCase):
           make()
       v.assign(v + 1.0)
       self.assertEqual(v.value().tolist(), [2, 3])
+
+  def test_numbers_take_the_type_of_their_variable(self):
+    with ls.frame():
+      v = ls.variable(name="v", initial_array=ls.array([1.0, 2.0], "f64"))
+      v.assign_add([1, 1])
+      v.assign_sub([0.5, 1])
+      self.assertEqual(v.value().tolist(), [1.5, 2])
+      v.assign([3, 4])
+      self.assertEqual((v.dtype, (v + [1, 2]).array().tolist()),
+                       ("f64", [4, 6]))
+      n = ls.variable(name="n", initial_array=ls.array(2.0, "f64"))
+      n.assign_add(1)
+      self.assertEqual(float(n), 3)
 
   def test_the_truth_of_a_tensor_is_that_of_its_element(self):
     with ls.frame():
