@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "grad/forward.h"
 
+#include <stdio.h>
+
 #include "base/memory/own.h"
 #include "graph/copy.h"
 #include "graph/make/make.h"
@@ -16,6 +18,16 @@ struct ls_forward_value_list {
   unsigned output;
   ls_tensor value;
 };
+
+const char *ls_gradient_op_text(ls_op op, const char *kind, const char *by,
+                                char *buffer, size_t size) {
+  const char *name = ls_op_name(op), *link = by[0] != '\0' ? " by " : "";
+  if (name[0] == '\0')
+    snprintf(buffer, size, "%s%s%s", kind, link, by);
+  else
+    snprintf(buffer, size, "'%s' (%s%s%s)", name, kind, link, by);
+  return buffer;
+}
 
 ls_forward *ls_forward_plain(ls_arena *arena) {
   ls_forward *forward = ls_arena_new(arena, ls_forward);
@@ -169,8 +181,8 @@ static ls_status extend_op(ls_forward *f, ls_tensor value,
   if (ls_graph_resolve(f->op.graph)->kind == LS_GRAPH_EAGER ||
       (node->type != LS_OP_CALL && node->type != LS_OP_COND))
     return ls_unimplemented(
-        "a gradient needs '%s' out of '%s' (%s), which has already run",
-        ls_tensor_name(value), ls_op_name(f->op), ls_op_type_name(f->op));
+        "a gradient needs '%s' out of %s, which has already run",
+        ls_tensor_name(value), LS_OP_TEXT(f->op));
   for (size_t i = 0; i < f->graph->num_results; ++i)
     if (f->graph->results[i] == value.ref) {
       *out_result = ls_op_output(f->op, (unsigned)i);
@@ -480,9 +492,9 @@ static ls_status start_saving(ls_forward *f) {
   ls_graph *graph = ls_graph_resolve(f->op.graph);
   ls_node *node = ls_graph_node(graph, f->op.id);
   if (graph->kind == LS_GRAPH_EAGER)
-    return ls_unimplemented("a gradient needs the trips of '%s' (%s), which "
-                            "has already run",
-                            ls_op_name(f->op), ls_op_type_name(f->op));
+    return ls_unimplemented("a gradient needs the trips of %s, which has "
+                            "already run",
+                            LS_OP_TEXT(f->op));
   if (ls_node_attr(node, LS_ATTR_ID_NUM_SAVED) != NULL) return ls_ok();
   const ls_attr saved = LS_OWN_I(NUM_SAVED, 0);
   LS_RETURN_IF_ERROR(ls_trial_set_attr(graph, node, &saved));

@@ -22,6 +22,14 @@
 
 #include "graph/context.h"
 
+// Prints an op for a message: "'name' (kind)", or the kind alone if the op has
+// no name, as in eager. `by` is the operation that the kind is "by", if any.
+const char *ls_gradient_op_text(ls_op op, const char *kind, const char *by,
+                                char *buffer, size_t size);
+#define LS_OP_TEXT_BY(op, kind, by)                                            \
+  ls_gradient_op_text((op), (kind), (by), (char[400]){0}, 400)
+#define LS_OP_TEXT(op) LS_OP_TEXT_BY((op), ls_op_type_name(op), "")
+
 typedef struct ls_forward_value_list ls_forward_value_list;
 
 // The scopes for ops that are made in the graph that contains `home`.

@@ -19,16 +19,22 @@ ls_status gradient_none(ls_backward *g) {
 }
 
 ls_status gradient_refused(ls_backward *g) {
+  const uint16_t type = g->node->type;
+  if (type == LS_OP_REPLICATE || type == LS_OP_TPU_REPLICATED_OUTPUT)
+    return ls_not_found(
+        "op %s gives results of replicas that are traced, and has no gradient "
+        "outside of them: take the gradient in the replicas' callback, or run "
+        "them under a tape (ls_tape_begin)",
+        LS_OP_TEXT(g->op));
   return ls_not_found(
-      "op '%s' (%s) has no gradient; wrap its operand in ls_stop_gradient, or "
-      "name it in stop_gradients, to stop the gradient",
-      ls_op_name(g->op), ls_op_type_name(g->op));
+      "op %s has no gradient; wrap its operand in ls_stop_gradient, or name it "
+      "in stop_gradients, to stop the gradient",
+      LS_OP_TEXT(g->op));
 }
 
 ls_status ls_gradient_needs(const ls_backward *g, const char *what) {
-  return ls_unimplemented(
-      "op '%s' (%s): its gradient needs %s known while building",
-      ls_op_name(g->op), ls_op_type_name(g->op), what);
+  return ls_unimplemented("op %s: its gradient needs %s known while building",
+                          LS_OP_TEXT(g->op), what);
 }
 
 // The rule of reads, which has no effect: the walk adds up the gradients of

@@ -240,8 +240,8 @@ static ls_status rules_custom_take(ls_backward *g,
   const size_t given = ls_nest_flatten(made, leaves, count);
   if (given != count)
     return ls_invalid_argument(
-        "op '%s' (%s): its gradient callback gave %zu gradients for %zu inputs",
-        ls_op_name(g->op), ls_op_type_name(g->op), given, count);
+        "op %s: its gradient callback gave %zu gradients for %zu inputs",
+        LS_OP_TEXT(g->op), given, count);
   size_t next = 0;
   for (size_t i = 0; i < count; ++i) {
     if (inputs[i].kind != LS_KIND_SCALAR) continue;
@@ -256,9 +256,8 @@ ls_status gradient_custom_gradient(ls_backward *g) {
   const ls_attr *attr = ls_node_attr(g->node, LS_ATTR_ID_GRADIENT);
   if (attr->as.object == NULL ||
       attr->as.object->type != &ls_custom_gradient_type)
-    return ls_invalid_argument("op '%s' (%s): its attribute 'gradient' is no "
-                               "callback",
-                               ls_op_name(g->op), ls_op_type_name(g->op));
+    return ls_invalid_argument("op %s: its attribute 'gradient' is no callback",
+                               LS_OP_TEXT(g->op));
   const ls_custom_gradient_object *object =
       (const ls_custom_gradient_object *)attr->as.object;
   LS_OWN(ls_nest, inputs) = rules_custom_fill(g, object->inputs, next_input);

@@ -314,9 +314,9 @@ ls_status gradient_scatter(ls_backward *g) {
   const bool subtracts = strcmp(combine, "sub") == 0;
   if (!updates && !subtracts && strcmp(combine, "add") != 0)
     return ls_unimplemented(
-        "op '%s' (scatter by %s) has no gradient: it depends on all updates of "
-        "an index and on their order; use add, sub or update",
-        ls_op_name(g->op), combine);
+        "op %s has no gradient: it depends on all updates of an index and on "
+        "their order; use add, sub or update",
+        LS_OP_TEXT_BY(g->op, "scatter", combine));
   if (ls_tensor_shape(ls_op_input(g->op, 0)).rank < 0 ||
       ls_tensor_shape(ls_op_input(g->op, 1)).rank < 0)
     return ls_gradient_needs(g, "ranks");

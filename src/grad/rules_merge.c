@@ -383,9 +383,9 @@ static ls_status read_mean(const ls_backward *g, const char *name,
   *out_is_mean = strcmp(reduce, "mean") == 0;
   if (*out_is_mean || strcmp(reduce, "sum") == 0) return ls_ok();
   return ls_not_found(
-      "op '%s' (%s by %s) has no gradient: only sum and mean have one; wrap "
-      "its operand in ls_stop_gradient to stop the gradient",
-      ls_op_name(g->op), name, reduce);
+      "op %s has no gradient: only sum and mean have one; wrap its operand in "
+      "ls_stop_gradient to stop the gradient",
+      LS_OP_TEXT_BY(g->op, name, reduce));
 }
 
 // A replica's value contributes to the sum on every replica, so its gradient is

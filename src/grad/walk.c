@@ -138,9 +138,9 @@ static ls_status rule_error(ls_gradient_walk *walk, ls_op op,
     status = current->kind == LS_GRAPH_EAGER ? ls_graph_take_error(current)
                                              : ls_graph_error(current);
   // Returns the failure of the name scope, which a rule without ops would miss.
-  return ls_status_annotate(
-      ls_status_is_ok(status) ? ls_scope_status() : status,
-      "in the gradient of '%s' (%s)", ls_op_name(op), ls_op_type_name(op));
+  return ls_status_annotate(ls_status_is_ok(status) ? ls_scope_status()
+                                                    : status,
+                            "in the gradient of %s", LS_OP_TEXT(op));
 }
 
 // Checks that a gradient has its operand's type, and its shape as far as that
@@ -156,10 +156,9 @@ static ls_status check_gradient(const ls_backward *g, size_t i) {
   if (ls_tensor_dtype(gradient) != type.dtype ||
       !ls_shape_compatible(shape, type.shape))
     return ls_invalid_argument(
-        "Incompatible %s: input %zu of op '%s' (%s) is %s, its gradient is %s",
+        "Incompatible %s: input %zu of op %s is %s, its gradient is %s",
         ls_tensor_dtype(gradient) != type.dtype ? "types" : "shapes", i,
-        ls_op_name(g->op), ls_op_type_name(g->op),
-        LS_SHAPE_TEXT(type.dtype, type.shape),
+        LS_OP_TEXT(g->op), LS_SHAPE_TEXT(type.dtype, type.shape),
         LS_SHAPE_TEXT(ls_tensor_dtype(gradient), shape));
   ls_graph *graph = ls_graph_resolve(gradient.graph);
   if (graph->kind == LS_GRAPH_EAGER ||

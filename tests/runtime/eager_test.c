@@ -338,6 +338,21 @@ TEST(a_tape_gives_the_gradients_of_what_it_recorded) {
   ls_nest_release(xs[0]);
 }
 
+TEST(an_op_without_a_name_is_called_by_its_type) {
+  LS_OWN(ls_variable, v) = variable(3);
+  LS_OWN(ls_tape, tape) = NULL;
+  const ls_nest x = ls_leaf(f64(5));
+  ls_nest gradient = ls_none();
+  expect_ok(ls_tape_begin(&tape));
+  expect_ok(ls_tape_watch(tape, x.as.tensor));
+  const ls_tensor y = ls_variable_assign_add(v, x.as.tensor);
+  expect_ok(ls_tape_end(tape));
+  const ls_status status =
+      ls_tape_gradients(tape, ls_leaf(y), &x, 1, &gradient);
+  expect_contains(ls_status_message(status), "op assign_add has no gradient");
+  expect_status(status, LS_NOT_FOUND, "in the gradient of assign_add");
+}
+
 TEST(what_comes_from_no_watched_value_has_no_gradient) {
   LS_SPEC("V211");
   LS_OWN(ls_variable, v) = variable(3);

@@ -7,6 +7,7 @@
 #include "distribute/own.h"
 #include "lockstep/flow.h"
 #include "lockstep/function_plan.h"
+#include "lockstep/gradients.h"
 #include "lockstep/ops.h"
 #include "lockstep/regroup.h"
 #include "lockstep/replicate.h"
@@ -107,6 +108,33 @@ TEST(a_tape_refuses_no_run) {
     expect_numbers(by_traced, (const double[]){3, 6}, 2);
     expect_numbers(by_plain, (const double[]){3, 6}, 2);
   }
+}
+
+// ---- Gradients outside of the replicas -------------------------------------
+static ls_nest square(ls_nest args, void *user) {
+  (void)user;
+  const ls_tensor x = ls_nest_tensor(args, 0);
+  return ls_leaf(ls_mul(x, x));
+}
+
+static void a_gradient_is_refused(ls_strategy *strategy) {
+  LS_OWN(ls_function, traced) = function_of(square, NULL);
+  LS_OWN_BEGUN(computation, c, computation_open);
+  const ls_nest xs[] = {ls_leaf(f32_of(2)), ls_leaf(f32_of(3))};
+  LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_distributed(LS_PER_REPLICA, xs, 2));
+  LS_OWN(ls_nest, sum) = ls_none();
+  ls_nest gradients[2];
+  expect_ok(ls_strategy_run(strategy, ls_traced(traced), args, &c.outputs));
+  expect_ok(ls_strategy_reduce(strategy, LS_REDUCE_SUM, c.outputs, &sum));
+  expect_status(ls_gradients(&sum, 1, xs, 2, NULL, gradients), LS_NOT_FOUND,
+                "take the gradient in the replicas' callback");
+}
+
+TEST(a_gradient_does_not_pass_traced_replicas) {
+  LS_OWN(ls_strategy, tpu) = tpu_strategy_of(2);
+  LS_OWN(ls_strategy, mirrored) = mirrored_of(2);
+  a_gradient_is_refused(tpu);
+  a_gradient_is_refused(mirrored);
 }
 
 TEST(a_traced_function_is_traced_once) {
