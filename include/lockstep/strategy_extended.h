@@ -215,7 +215,8 @@ LS_API LS_MUST_USE ls_status ls_validate_colocate(ls_nest value,
                                                   const ls_strategy *strategy);
 // Begins a scope in which a variable synchronized on read, used as a tensor in
 // a replica, is the aggregate of all replicas' components; end it with
-// ls_scope_end.
+// ls_scope_end. In a computation of a TPU strategy the scope has no effect: each
+// replica reads its own component.
 LS_API void ls_sync_on_read_scope_begin(ls_scope *scope);
 #define LS_SYNC_ON_READ_SCOPE LS_BARE_SCOPE_(ls_sync_on_read_scope_begin)
 

@@ -110,7 +110,8 @@ LS_MUST_USE ls_status ls_input_choose_buffer(const ls_strategy *strategy,
                                              int64_t *out_buffer);
 
 // ---- Elements ---------------------------------------------------------------
-// Writes the path of leaf `index` of a structure, such as "[0]['image']".
+// Writes the path of leaf `index` of a structure, such as "[0]['image']", or
+// "0" for a structure that is one leaf.
 const char *ls_input_leaf_path(ls_nest structure, size_t index, char *buffer,
                                size_t size);
 // Copies the specs of the pipelines' elements into the data set.

@@ -21,7 +21,7 @@ static size_t add_step(ls_nest node, size_t at, char *buffer, size_t size) {
 const char *ls_input_leaf_path(ls_nest structure, size_t index, char *buffer,
                                size_t size) {
   size_t used = 0;
-  buffer[0] = '\0';
+  snprintf(buffer, size, "0");
   while (ls_nest_is_node(structure)) {
     size_t at = 0;
     ls_nest item = ls_none();
@@ -36,7 +36,7 @@ const char *ls_input_leaf_path(ls_nest structure, size_t index, char *buffer,
                      buffer + used, size - used);
     structure = item;
   }
-  return buffer[0] == '\0' ? "the element" : buffer;
+  return buffer;
 }
 
 static const char *kind_name(ls_leaf_kind kind) {
