@@ -25,7 +25,10 @@ extern "C" {
 // ---- Exporters -------------------------------------------------------------
 typedef enum ls_exporter_kind {
   LS_EXPORTER_LATEST,  // Every evaluated model.
-  LS_EXPORTER_FINAL,   // Only the final model.
+  // Only the final model: that of max_steps or, without it, of the last step of
+  // a training that no stop has ended. A training that ends before max_steps,
+  // as by stop_early, has none.
+  LS_EXPORTER_FINAL,
   LS_EXPORTER_BEST,    // Models better than all earlier ones.
 } ls_exporter_kind;
 
@@ -65,7 +68,7 @@ typedef struct ls_exporter_call {
   const char *checkpoint;  // Default: the newest.
   ls_nest metrics;
   const char *evaluation;  // Name of the evaluation. Default: none.
-  bool is_final;           // No training follows.
+  bool is_final;           // LS_EXPORTER_FINAL exports it.
 } ls_exporter_call;
 // Exports the model if the exporter's kind selects it: `*out_path` is the
 // folder, which the caller owns (ls_text_release), else NULL. LS_EXPORTER_BEST

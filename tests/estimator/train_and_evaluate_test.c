@@ -104,6 +104,37 @@ TEST(a_training_with_evaluations_ends_with_its_input) {
     }
 }
 
+// With a limit the step tells which model is the final one, else the end.
+TEST(the_last_model_of_an_input_is_the_final_one) {
+  LS_SPEC("E207 E208");
+  static const estimator_way ways[] = {ON_CPU, IN_STRATEGY};
+  for (int way = 0; way < 2; ++way)
+    for (int64_t save = 1; save < 4; ++save)
+      for (int limited = 0; limited < 2; ++limited) {
+        LS_OWN_BEGUN(waits, w, waits_begin, NULL);
+        LS_OWN(estimator_case, c) = {.way = ways[way],
+                                     .folder = "final",
+                                     .save_steps = LS_SOME(save)};
+        LS_OWN(ls_train_and_evaluation, result) = {0};
+        estimator_case_begin(&c);
+        LS_OWN(ls_exporter, exporter) = waits_exporter(
+            (ls_exporter_options){.kind = LS_EXPORTER_FINAL, .name = "last"});
+        expect_ok(ls_train_and_evaluate(
+            c.estimator,
+            &(ls_train_spec){.input = estimator_input(&c),
+                             .max_steps = {limited == 1, 20}},
+            &(ls_eval_spec){.input = estimator_input(&c),
+                            .steps = LS_SOME(2),
+                            .throttle_secs = LS_SOME(0),
+                            .exporters = &exporter,
+                            .num_exporters = 1},
+            &result));
+        assert_int_equal(result.training.step, 4);
+        assert_int_equal(result.exports[0] != NULL, !limited);
+        assert_int_equal(waits_count_in("final/export/last"), !limited);
+      }
+}
+
 static ls_status pass_some(void *user, ls_run_context *context,
                            ls_nest results) {
   (void)context;

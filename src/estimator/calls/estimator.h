@@ -113,6 +113,8 @@ LS_MUST_USE ls_status ls_check_evaluation_name(const char *name);
 // model's folder, into a zeroed text; the caller deinits it.
 LS_MUST_USE ls_status ls_print_eval_folder(const ls_estimator *self,
                                            const char *name, ls_text *out);
+// Returns true for an exporter of the final model.
+bool ls_exporter_is_for_end(const ls_exporter *self);
 // Writes the results of an evaluation to event files in the event folder.
 // `checkpoint` may be NULL.
 LS_MUST_USE ls_status ls_write_eval_events(const ls_estimator *self,

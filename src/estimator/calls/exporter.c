@@ -82,6 +82,10 @@ void ls_exporter_destroy(ls_exporter *self) {
 
 const char *ls_exporter_name(const ls_exporter *self) { return self->name; }
 
+bool ls_exporter_is_for_end(const ls_exporter *self) {
+  return self->options.kind == LS_EXPORTER_FINAL;
+}
+
 // ---- The folder ------------------------------------------------------------
 // Returns an export's time in seconds from its folder's name; -1 if the folder
 // is no export.

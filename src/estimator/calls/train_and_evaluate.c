@@ -543,6 +543,28 @@ static ls_status evaluate_missed(local *self) {
   return is_missed ? evaluate_now(self, end->step) : ls_ok();
 }
 
+// Lets exporters of the final model have it where no max_steps says which it
+// is, but the end of the training.
+static ls_status export_final(const local *self) {
+  const eval_rounds *evaluator = &self->evaluator;
+  const ls_train_and_evaluation *out = evaluator->out;
+  const ls_exporter_call call = {.checkpoint = evaluator->previous,
+                                 .metrics = out->metrics,
+                                 .evaluation = evaluator->eval->name,
+                                 .is_final = true};
+  if (self->train->max_steps.set ||
+      ls_train_stop_requested(self->train->stop) ||
+      ls_params_i64(out->metrics, "global_step", -1) != out->training.step)
+    return ls_ok();
+  for (size_t i = 0; i < out->num_exports; ++i) {
+    ls_exporter *exporter = evaluator->eval->exporters[i];
+    if (ls_exporter_is_for_end(exporter))
+      LS_RETURN_IF_ERROR(ls_exporter_export(exporter, evaluator->estimator,
+                                            &call, &out->exports[i]));
+  }
+  return ls_ok();
+}
+
 // Finds out how training and evaluation run: on one system of cores, which has
 // one program at a time, and on ranks, which then evaluate together. On a CPU
 // rank 0 does so alone, for which the others wait.
@@ -611,6 +633,7 @@ static ls_status train_and_evaluate(ls_estimator *estimator,
   if (ls_status_is_ok(status) && !self.judges.stop.state.is_over)
     status = run_local(&self, &out->training);
   if (ls_status_is_ok(status)) status = evaluate_missed(&self);
+  if (ls_status_is_ok(status)) status = export_final(&self);
   const ls_judge *judge = self.judges.stop.metric.name[0] != '\0'
                               ? &self.judges.stop
                               : &self.judges.keep;
