@@ -96,8 +96,9 @@ static bool rows_of_one(const rows_params *self, const rows_work *work,
   if (self->op == LS_OP_CROSS_ENTROPY_GRAD)
     ls_span_of(LS_OP_MUL, dtype, self->kernels)(&(ls_elementwise){0}, work->out,
                                                 product, work->rows);
+  if (self->label == LS_DTYPE_NONE) return true;
   int32_t others = 0;
-  for (int64_t i = 0; self->label != LS_DTYPE_NONE && i < work->rows; ++i)
+  for (int64_t i = 0; i < work->rows; ++i)
     others |= work->labels[i];
   for (int64_t i = 0; others != 0 && i < work->rows; ++i) {
     if (work->labels[i] == 0) continue;
