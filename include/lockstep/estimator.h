@@ -185,6 +185,7 @@ typedef struct ls_training_end {
 
 // Trains. `out_end` may be NULL. If no step is left to make, nothing is built.
 //   the root cause of a failure, of whatever thread
+//   LS_FAILED_PRECONDITION  ranks differ in options, data or initial values
 LS_API LS_MUST_USE ls_status ls_estimator_train(
     ls_estimator *estimator, const ls_estimator_training *training,
     ls_training_end *out_end);

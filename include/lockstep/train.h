@@ -329,7 +329,8 @@ typedef struct ls_train_result {
 // of the checkpoints, which equal those of one rank, unless the others do not
 // see that folder: then rank 0 writes all, and sends the restored values. If
 // any rank is requested to stop, all stop after the same step; a failed write
-// of one of them ends the run of all, and names it.
+// of one of them ends the run of all, and names it. Ranks whose options, data
+// or initial values differ are refused before the first step.
 //
 // Steps before an error are in metrics.jsonl; a run without a step leaves none.
 // A run that is to be overwritten is kept until the first new checkpoint, and
