@@ -3,7 +3,6 @@
 #include <stdio.h>
 
 #include "base/memory/own.h"
-#include "base/status_cause.h"
 #include "base/threads/worker.h"
 #include "io/crc32c.h"
 #include "state/checkpoint_file.h"
@@ -143,20 +142,18 @@ static ls_status end_values(writing *w, bool keep) {
   return file == NULL ? ls_ok() : w->files->finish(w->files->user, file, keep);
 }
 
-static ls_status remove_file(const writing *w, const ls_text *path) {
-  return ls_status_unless(w->files->remove(w->files->user, ls_text_data(path)),
-                          LS_NOT_FOUND);
-}
-
-// Writes the values first: they are no checkpoint without a .json. If that
-// cannot be written, removes both: a full disk needs the room.
+// Writes the values first: they are no checkpoint without a .json. Removes them
+// if there is none then: a full disk needs the room.
 static ls_status write_new(writing *w) {
+  const ls_file_system *files = w->files;
+  bool exists = true;
   LS_RETURN_IF_ERROR(end_values(w, true));
   const ls_status status = write_notes(w, NULL);
   if (ls_status_is_ok(status)) return status;
-  ls_status removed = remove_file(w, &w->notes_path);
-  if (ls_status_is_ok(removed)) removed = remove_file(w, &w->values_path);
-  ls_status_free(removed);
+  ls_status_free(
+      files->exists(files->user, ls_text_data(&w->notes_path), &exists));
+  if (!exists)
+    ls_status_free(files->remove(files->user, ls_text_data(&w->values_path)));
   return status;
 }
 
