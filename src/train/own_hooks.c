@@ -437,8 +437,10 @@ static ls_status save_last(ls_loop *loop) {
   ls_saving *saving = &loop->saves.saving;
   const int64_t steps = ls_loop_steps(loop);
   if (steps == 0 && loop->is_stopped) {
-    if (!loop->plan.options.resume) ls_run_folder_abandon(&loop->folder);
-    return ls_ok();
+    if (loop->plan.options.resume) return ls_ok();
+    const ls_status status = ls_saving_close(saving);  // Unlocks the folder.
+    ls_run_folder_abandon(&loop->folder);
+    return status;
   }
   if (loop->saves.folder == NULL) return ls_ok();
   if (!loop->is_stopped) LS_RETURN_IF_ERROR(ls_loop_settle(loop));
