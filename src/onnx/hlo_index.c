@@ -168,15 +168,15 @@ void ls_hlo_make_gather(ls_onnx_build *b) {
 }
 
 void ls_hlo_make_scatter(ls_onnx_build *b) {
-  static const char *const regions[] = {[LS_SCATTER_UPDATE] = "",
-                                        [LS_SCATTER_ADD] = "add",
-                                        [LS_SCATTER_MUL] = "multiply",
-                                        [LS_SCATTER_MIN] = "minimum",
-                                        [LS_SCATTER_MAX] = "maximum"};
+  static const char *const regions[] = {
+      [LS_SCATTER_UPDATE] = "",      [LS_SCATTER_ADD] = "add",
+      [LS_SCATTER_SUB] = "subtract", [LS_SCATTER_MUL] = "multiply",
+      [LS_SCATTER_DIV] = "divide",   [LS_SCATTER_MIN] = "minimum",
+      [LS_SCATTER_MAX] = "maximum"};
   const char *region = ls_onnx_attr_text(b, "region", "?");
   lookup l = {.is_scatter = true};
   for (int op = LS_SCATTER_UPDATE; op <= LS_SCATTER_MAX; ++op)
-    if (regions[op] != NULL && strcmp(regions[op], region) == 0) {
+    if (strcmp(regions[op], region) == 0) {
       if (read_lookup(b, &l)) make_lookup(b, &l, (ls_scatter_op)op);
       return;
     }
@@ -214,9 +214,32 @@ static uint32_t find_item(const ls_onnx_file *file, size_t first,
              : value;
 }
 
+// Returns the comparison of a region that puts NaN after all numbers, as those
+// of exports do: a < b, or b is NaN and a is not; or the value itself.
+static uint32_t find_comparison(const ls_onnx_file *file, size_t first,
+                                uint32_t value) {
+  const ls_onnx_node *of[3] = {ls_hlo_maker(file, first, value, "or")}, *both;
+  if (of[0] == NULL) return value;
+  const uint32_t compared = of[0]->inputs[0];
+  both = ls_hlo_maker(file, first, of[0]->inputs[1], "and");
+  of[0] = ls_hlo_maker(file, first, compared, "compare");
+  for (int i = 0; i < 2 && both != NULL; ++i)
+    of[i + 1] = ls_hlo_maker(file, first, both->inputs[i], "compare");
+  if (of[0] == NULL || !has_direction(file, of[1], "NE") ||
+      !has_direction(file, of[2], "EQ"))
+    return value;
+  const bool is_less = has_direction(file, of[0], "LT");
+  for (int i = 0; i < 2; ++i)
+    if (of[1]->inputs[i] != of[0]->inputs[is_less] ||
+        of[2]->inputs[i] != of[0]->inputs[!is_less])
+      return value;
+  return compared;
+}
+
 int64_t ls_hlo_order(const ls_onnx_file *file, size_t first, uint32_t items,
                      size_t count, uint32_t result) {
-  const ls_onnx_node *node = ls_hlo_maker(file, first, result, "compare");
+  const ls_onnx_node *node = ls_hlo_maker(
+      file, first, find_comparison(file, first, result), "compare");
   const bool is_less = has_direction(file, node, "LT");
   if (!is_less && !has_direction(file, node, "GT")) return -1;
   const uint32_t *from = node->inputs;

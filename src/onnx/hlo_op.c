@@ -201,8 +201,11 @@ static void read_summary(ls_hlo_reader *r, ls_hlo_op *o) {
     has_begun = has_begun || depth > 0;
     ls_hlo_next(r);
   } while ((depth > 0 || !has_begun) && r->now.kind != LS_HLO_END);
-  const bool is_plain =
-      ls_onnx_is_one_of(letters, known) && (is_short || count <= 6);
+  const bool has_order =
+      strcmp(text, "subtract") == 0 || strcmp(text, "divide") == 0;
+  const bool is_plain = ls_onnx_is_one_of(letters, known) &&
+                        (is_short || count <= 6) &&
+                        !(has_order && strcmp(letters, "abcbac") == 0);
   char *copy = ls_arena_format(&r->onnx.file->memory, "%s%s", text,
                                is_plain ? "" : " of other values");
   if (copy == NULL) ls_hlo_no_memory(r);

@@ -418,9 +418,14 @@ TEST(other_texts_of_regions_are_refused) {
 
 TEST(updates_of_other_kinds_are_refused) {
   static const row rows[] = {
-      {UPDATES("1", "1xi32", "1.0", "2xf32", COLUMN, BY("subtract")),
+      {UPDATES("1", "1xi32", "1.0", "2xf32", COLUMN, BY("power")),
        {0},
-       "updates by 'subtract'"},
+       "updates by 'power'"},
+      {UPDATES("1", "1xi32", "1.0", "2xf32", COLUMN,
+               "  %s = stablehlo.subtract %b, %a : tensor<f32>\n"
+               "  stablehlo.return %s : tensor<f32> "),
+       {0},
+       "updates by 'subtract of other values'"},
       {UPDATES("[[1], [1]]", "2x1xi32", "1.0", "2xf32",
                "inserted_window_dims = [1], input_batching_dims = [0], "
                "scatter_indices_batching_dims = [0], "

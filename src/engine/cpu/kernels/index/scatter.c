@@ -27,7 +27,7 @@ typedef struct scatter_params {
 
 enum {
   MAX_SCATTER_BLOCKS = 64,  // Limit, since each block reads all indices.
-  FEW_ELEMENTS = 16,  // Most elements of a row for which a call is too long.
+  FEW_BYTES = 64,  // Most bytes of a row for which a call is too long.
 };
 
 // Computes row = row op update, 16-bit floats in f32.
@@ -137,7 +137,6 @@ ls_status kernel_scatter(ls_kernel_plan *plan) {
   self->inner = ls_step_of(x.shape, axis);
   if (!choose_combine(self, plan)) return ls_kernel_unsupported(plan, x.dtype);
   self->kernels = plan->kernels->indices;
-  if (self->inner > FEW_ELEMENTS) self->apply = NULL;
   self->outer = 1;
   for (int32_t i = 0; i < axis; ++i)
     self->outer *= x.shape.dim[i];
@@ -151,6 +150,7 @@ ls_status kernel_scatter(ls_kernel_plan *plan) {
   self->outers =
       self->blocks_each > 1 ? 1 : ls_max_i64(1, LS_BLOCK / ls_max_i64(1, work));
   self->element = ls_dtype_size(x.dtype);
+  if ((size_t)self->inner * self->element > FEW_BYTES) self->apply = NULL;
   self->index = plan->in[1].dtype;
   plan->in_place = 1;
   return ls_kernel_runs(plan, scatter_loop, self,
