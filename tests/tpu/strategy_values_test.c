@@ -7,6 +7,7 @@
 
 #include "distribute/base/strategy.h"
 #include "distribute/own.h"
+#include "lockstep/flow.h"
 #include "lockstep/function_plan.h"
 #include "lockstep/gradients.h"
 #include "lockstep/handles.h"
@@ -633,6 +634,101 @@ TEST(a_merge_call_gathers_the_values_of_all_replicas) {
   tpu_run_refused(&step, 2, LS_INVALID_ARGUMENT, "axis 1 of rank 1");
   step.shape = LS_SCALAR;
   tpu_run_refused(&step, 2, LS_INVALID_ARGUMENT, "scalars");
+}
+
+// ---- Gathering in a branch and in a loop -----------------------------------
+// Adds the rows that are gathered of a value, and those of its sum over the
+// replicas. A scope in the merge call changes nothing.
+static ls_status add_gathered(ls_strategy *s, ls_nest value, ls_nest *out) {
+  ls_nest sum = ls_none(), values = ls_none(), sums = ls_none();
+  LS_STRATEGY_SCOPE(s);
+  LS_RETURN_IF_ERROR(ls_strategy_reduce(s, LS_REDUCE_SUM, value, &sum));
+  LS_RETURN_IF_ERROR(ls_strategy_gather(s, value, 0, &values));
+  LS_RETURN_IF_ERROR(ls_strategy_gather(s, sum, 0, &sums));
+  *out = LS_TUPLE(ls_leaf(ls_reduce_sum(values.as.tensor, LS_AXES(0))),
+                  ls_leaf(ls_reduce_sum(sums.as.tensor, LS_AXES(0))));
+  return ls_ok();
+}
+
+static ls_nest merge_gathered(ls_nest args, void *user) {
+  static const across gathered = add_gathered;
+  (void)user;
+  return merge(args, (void *)(uintptr_t)&gathered);
+}
+
+static ls_nest give_zeros(ls_nest args, void *user) {
+  (void)args;
+  (void)user;
+  return LS_TUPLE(ls_leaf(f32_of(0)), ls_leaf(f32_of(0)));
+}
+
+static ls_nest merge_outer(ls_nest values, void *user) {
+  (void)values;
+  return merge_gathered(*(const ls_nest *)user, NULL);
+}
+
+static ls_nest sum_and_merge_outer(ls_nest values, void *user) {
+  (void)values;
+  LS_OWN(ls_nest, sums) = ls_replica_all_reduce(
+      ls_replica_context(), LS_REDUCE_SUM, *(const ls_nest *)user);
+  return merge_gathered(sums, NULL);
+}
+
+static ls_nest merge_in_branch(ls_nest args, void *user) {
+  (void)user;
+  return ls_cond(ls_less(f32_of(0), f32_of(1)), merge_outer, give_zeros, &args);
+}
+
+static ls_nest sum_and_merge_in_branch(ls_nest args, void *user) {
+  (void)user;
+  return ls_cond(ls_less(f32_of(0), f32_of(1)), sum_and_merge_outer, give_zeros,
+                 &args);
+}
+
+static ls_nest is_zero(ls_nest values, void *user) {
+  (void)user;
+  return ls_leaf(ls_equal(ls_nest_tensor(values, 0), f32_of(0)));
+}
+
+static ls_nest merge_in_loop(ls_nest args, void *user) {
+  LS_OWN(ls_nest, zeros) = give_zeros(args, user);
+  return ls_while(is_zero, merge_outer, &args, ls_nest_retain(zeros), 0);
+}
+
+// Calls a step with the replicas' sum.
+static ls_nest call_with_sum(ls_nest args, void *user) {
+  LS_OWN(ls_nest, sums) =
+      ls_replica_all_reduce(ls_replica_context(), LS_REDUCE_SUM, args);
+  return (*(const ls_callback *)user)(sums, NULL);
+}
+
+static void all_rows_make_the_sum(tpu_run *run) {
+  const int n = tpu_run_replicas(run);
+  for (int r = 0; r < n; ++r)
+    for (size_t leaf = 0; leaf < 2; ++leaf)
+      assert_true(tpu_run_number(run, r, leaf, 0) == n * (n + 1) / 2);
+}
+
+static void all_rows_make_each_ones_sum(tpu_run *run) {
+  const int n = tpu_run_replicas(run);
+  for (int r = 0; r < n; ++r)
+    for (size_t leaf = 0; leaf < 2; ++leaf)
+      assert_true(tpu_run_number(run, r, leaf, 0) == n * n * (n + 1) / 2);
+}
+
+TEST(a_merge_call_in_a_branch_or_loop_gathers_the_same) {
+  static const ls_callback all[] = {merge_gathered, merge_in_branch,
+                                    merge_in_loop};
+  tpu_step step = {.numbers = counted, .shape = LS_SHAPE(1)};
+  for (size_t i = 0; i < 3; ++i) {
+    step.fn = all[i];
+    tpu_run_all(&step, all_rows_make_the_sum);
+    step.fn = call_with_sum;
+    step.user = (void *)(uintptr_t)&all[i];
+    tpu_run_all(&step, all_rows_make_each_ones_sum);
+  }
+  step.fn = sum_and_merge_in_branch;
+  tpu_run_all(&step, all_rows_make_each_ones_sum);
 }
 
 static ls_nest broadcast_in_replica(ls_nest args, void *user) {

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "distribute/own.h"
+#include "lockstep/flow.h"
 #include "lockstep/graph_ops.h"
 #include "lockstep/ops.h"
 #include "lockstep/regroup.h"
@@ -21,6 +22,8 @@ typedef struct updating {
   ls_variable_synchronization synchronization;
   ls_variable_aggregation aggregation;
   bool group, replica_value, fails;
+  ls_callback call;  // In a branch, with the replica's `args`.
+  ls_nest args;
   ls_variable *variable;
   int calls;
 } updating;
@@ -108,6 +111,60 @@ static ls_nest update_called(ls_nest args, void *user) {
   return ls_replica_merge_call(ls_replica_context(), call_update, args, user);
 }
 
+static ls_nest then_call(ls_nest values, void *user) {
+  updating *u = user;
+  (void)values;
+  LS_OWN(ls_nest, made) = u->call(u->args, u);
+  return ls_nest_is_failed(made) ? ls_give(&made) : ls_leaf(f32_of(1));
+}
+
+static ls_nest else_zero(ls_nest values, void *user) {
+  (void)values;
+  (void)user;
+  return ls_leaf(f32_of(0));
+}
+
+static ls_nest call_in_branch(ls_nest args, void *user) {
+  updating *u = user;
+  u->args = args;
+  return ls_cond(ls_less(f32_of(0), f32_of(1)), then_call, else_zero, u);
+}
+
+static ls_nest call_each_in_branch(ls_strategy *s, ls_nest args, void *user) {
+  ls_nest made = ls_none();
+  const ls_status status =
+      ls_strategy_call_for_each_replica(s, call_in_branch, args, user, &made);
+  return ls_status_is_ok(status) ? made : ls_fail(status);
+}
+
+static ls_nest branch_called(ls_nest args, void *user) {
+  return ls_replica_merge_call(ls_replica_context(), call_each_in_branch, args,
+                               user);
+}
+
+// From a callback in a merge call, with a sum made before that.
+static ls_nest update_with(ls_nest args, void *user) {
+  updating *u = user;
+  ls_nest made = ls_none();
+  const ls_status status = ls_strategy_update(
+      ls_strategy_current(), u->variable, add_whole, args, u, u->group, &made);
+  return ls_status_is_ok(status) ? made : ls_fail(status);
+}
+
+static ls_nest call_each_with(ls_strategy *s, ls_nest args, void *user) {
+  ls_nest made = ls_none();
+  const ls_status status =
+      ls_strategy_call_for_each_replica(s, update_with, args, user, &made);
+  return ls_status_is_ok(status) ? made : ls_fail(status);
+}
+
+static ls_nest sum_and_call(ls_nest args, void *user) {
+  LS_OWN(ls_nest, given) = LS_TUPLE(ls_replica_all_reduce(
+      ls_replica_context(), LS_REDUCE_SUM, ls_nest_item(args, 0)));
+  return ls_replica_merge_call(ls_replica_context(), call_each_with, given,
+                               user);
+}
+
 static ls_variable *make_plain(void *user) {
   updating *u = user;
   LS_OWN(ls_array, initial) =
@@ -166,6 +223,28 @@ TEST(a_computation_updates_once) {
   tpu_run_refused(
       &(tpu_step){.fn = sum_and_update, .user = &u, .make = make_variable}, 2,
       LS_ABORTED, "the function's own");
+}
+
+static void components_have_added(tpu_run *run) {
+  const int n = tpu_run_replicas(run);
+  for (int r = 0; r < n; ++r)
+    assert_true(tpu_run_component(run, (size_t)r) == 100 + n * (n + 1) / 2);
+}
+
+TEST(a_branch_updates_with_a_sum_made_in_it) {
+  updating u = {.aggregation = LS_AGGREGATION_SUM, .group = true};
+  tpu_step step = {.user = &u, .numbers = counted, .make = make_variable};
+  static const ls_callback all[] = {update_here, update_called, sum_and_call};
+  for (size_t i = 0; i < 3; ++i) {
+    u.call = all[i];
+    step.fn = call_in_branch;
+    tpu_run_all(&step, components_have_added);
+  }
+  u.call = update_here;
+  step.fn = branch_called;
+  tpu_run_all(&step, components_have_added);
+  u.replica_value = true;
+  tpu_run_refused(&step, 2, LS_INVALID_ARGUMENT, "is not mirrored");
 }
 
 // Components drift apart only where that is the rule.

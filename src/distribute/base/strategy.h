@@ -67,8 +67,9 @@ struct ls_replica {
   // known only at run time. NULL: the id is known.
   const char *device_of_all;
   // In a merge call in such a context: the id of the first op that the merge
-  // function makes.
+  // function makes, and the depth of its graph.
   uint64_t first_merged;
+  int merged_depth;
   bool is_alone;    // True if replica 0 is called on behalf of all replicas.
   ls_graph *graph;  // Graph of its trace; NULL: eager mode or a build graph.
   // Array or tensor with one row per example of this replica. A number of

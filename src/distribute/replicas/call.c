@@ -272,6 +272,7 @@ static ls_nest merge_alone(ls_replica *replica, ls_merge_function function,
                            ls_nest args, void *user) {
   const ls_graph *graph = ls_graph_resolve(ls_graph_current());
   replica->first_merged = graph != NULL ? graph->next_id : 0;
+  replica->merged_depth = graph != NULL ? graph->depth : 0;
   LS_OWN(ls_nest, made) =
       default_merge(replica->strategy, function, args, user);
   if (!replica->strategy->kind->distributes || ls_nest_is_failed(made))

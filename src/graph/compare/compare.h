@@ -45,18 +45,25 @@ LS_MUST_USE ls_status ls_graph_identify_values(const ls_graph *graph,
                                                uint64_t out_identity[2]);
 
 // ---- Values that are the same on all replicas -------------------------------
+typedef struct ls_same_value {
+  uint64_t graph;  // The graph's id.
+  uint64_t ref;
+} ls_same_value;
+
 // A replica's values that are the same on all replicas, because collectives or
 // merge calls made them. Used where replicas run op by op, because eager graphs
 // keep no record of ops.
 typedef struct ls_same_values {
   ls_allocator *allocator;
-  // The replica's graph; values of other graphs are not noted.
+  // The replica's graph. Values of it and of graphs inside it are noted.
   const ls_graph *graph;
-  uint64_t *refs;
+  ls_same_value *items;
   size_t count, capacity;
 } ls_same_values;
 
 void ls_same_values_deinit(ls_same_values *values);
+// Returns true if the list notes the values of a graph. NULL: no list.
+bool ls_same_values_cover(const ls_same_values *values, const ls_graph *graph);
 // Adds a value to the list. Returns false without memory.
 LS_MUST_USE bool ls_same_values_add(ls_same_values *values, ls_tensor value);
 

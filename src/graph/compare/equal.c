@@ -336,33 +336,36 @@ void ls_attr_append_key(ls_text *key, const ls_attr *attr) {
 
 // ---- Values that are the same on all replicas -------------------------------
 void ls_same_values_deinit(ls_same_values *values) {
-  ls_release(values->allocator, values->refs);
+  ls_release(values->allocator, values->items);
 }
 
-static bool same_is_of(const ls_same_values *values, ls_tensor value) {
-  return values != NULL && value.ref != 0 &&
-         ls_graph_resolve(value.graph) == values->graph;
+bool ls_same_values_cover(const ls_same_values *values, const ls_graph *graph) {
+  while (values != NULL && graph != NULL && graph != values->graph)
+    graph = ls_graph_resolve(graph->parent);
+  return values != NULL && graph != NULL;
 }
 
 // Removes eager values from the list that were freed with their frame.
 static void drop_stale(ls_same_values *values) {
   size_t kept = 0;
   for (size_t i = 0; i < values->count; ++i)
-    if (ls_graph_node_of(values->graph, values->refs[i]) != NULL)
-      values->refs[kept++] = values->refs[i];
+    if (values->items[i].graph != values->graph->id ||
+        ls_graph_node_of(values->graph, values->items[i].ref) != NULL)
+      values->items[kept++] = values->items[i];
   values->count = kept;
 }
 
 bool ls_same_values_add(ls_same_values *values, ls_tensor value) {
-  if (!same_is_of(values, value)) return true;
+  const ls_graph *graph = ls_graph_resolve(value.graph);
+  if (value.ref == 0 || !ls_same_values_cover(values, graph)) return true;
   if (values->count == values->capacity) drop_stale(values);
   // Grows to twice the number of valid entries, so that scans for freed values
   // stay rare.
   if (values->count >= values->capacity / 2 &&
-      !LS_GROW(values->allocator, values->refs, values->capacity,
+      !LS_GROW(values->allocator, values->items, values->capacity,
                2 * values->count + 1))
     return false;
-  values->refs[values->count++] = value.ref;
+  values->items[values->count++] = (ls_same_value){graph->id, value.ref};
   return true;
 }
 
@@ -374,7 +377,11 @@ ls_tensor ls_same_note(ls_tensor value) {
 
 bool ls_same_is_noted(ls_tensor value) {
   const ls_same_values *values = ls_context_current()->same;
-  for (size_t i = same_is_of(values, value) ? values->count : 0; i > 0; --i)
-    if (values->refs[i - 1] == value.ref) return true;
+  const ls_graph *graph = ls_graph_resolve(value.graph);
+  if (value.ref == 0 || values == NULL) return false;
+  for (size_t i = values->count; i > 0; --i)
+    if (values->items[i - 1].ref == value.ref &&
+        values->items[i - 1].graph == graph->id)
+      return true;
   return false;
 }

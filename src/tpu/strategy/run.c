@@ -366,7 +366,7 @@ static ls_status replica_begin(tpu_replica *r, ls_strategy *strategy,
   r->same = (ls_same_values){.allocator = strategy->allocator,
                              .graph = r->replica->graph};
   // In a merge call the values noted by the enclosing replica stay known.
-  if (context->same == NULL || context->same->graph != r->same.graph)
+  if (!ls_same_values_cover(context->same, r->same.graph))
     context->same = &r->same;
   return ls_ok();
 }

@@ -302,10 +302,17 @@ ls_status ls_tpu_class_broadcast_to(ls_strategy *strategy, ls_nest value,
 // reduced or gathered by the merge call in progress.
 static bool is_common(ls_tensor x) {
   if (ls_is_from_outside(NULL, x)) return true;
-  const ls_distribution *around = ls_distribution_current()->outer;
-  const ls_replica *replica = around != NULL ? around->replica : NULL;
-  return ls_same_is_noted(x) &&
-         (replica == NULL || ls_ref_id(x.ref) >= replica->first_merged);
+  if (!ls_same_is_noted(x)) return false;
+  const ls_distribution *around = ls_distribution_current();
+  while (around != NULL && around->replica == NULL)
+    around = around->outer;
+  if (around == NULL) return true;
+  // Graphs deeper than the merge call's are regions that it has made.
+  const ls_replica *replica = around->replica;
+  const int depth = ls_graph_resolve(x.graph)->depth;
+  return depth > replica->merged_depth ||
+         (depth == replica->merged_depth &&
+          ls_ref_id(x.ref) >= replica->first_merged);
 }
 
 static ls_nest gather_own(ls_nest leaf, void *user) {
