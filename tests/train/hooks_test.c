@@ -570,22 +570,39 @@ TEST(a_run_is_traced_when_due) {
   assert_false(has(folder, "timeline-5.json"));
 }
 
-// A counter and a profiler of another training, which has made more steps.
+// Runs twenty steps without a clock's second, with a checkpoint of the last.
+static void run_to_step_20(monitored_runs *f, const char *folder) {
+  ls_hook *hook = NULL;
+  expect_ok(ls_saver_hook(
+      &(ls_saver_hook_options){.folder = folder, .every_steps = LS_SOME(20)},
+      &hook));
+  monitored_runs_renew(f);
+  monitored_runs_open(f, &hook, 1, NULL);
+  for (int i = 0; i < 20; ++i)
+    expect_ok(monitored_runs_try(f));
+  monitored_runs_close(f);
+}
+
+// A counter and a profiler of another training, which has made more steps, or
+// fewer than that with which this one begins.
 TEST(hooks_begin_again_with_another_training) {
   LS_SPEC("E186 E187");
-  char folder[20];
+  char folder[20], other[20];
   folder_of(folder);
+  folder_of(other);
   LS_OWN_BEGUN(monitored_runs, f, monitored_runs_begin);
   ls_hook *hooks[2] = {NULL};
   expect_ok(ls_counter_hook(
       &(ls_counter_hook_options){.every_steps = LS_SOME(2)}, &hooks[0]));
   expect_ok(ls_profiler_hook(folder, LS_SOME(3), (ls_opt){0}, &hooks[1]));
-  for (int training = 0; training < 2; ++training) {
-    char command[60];
+  for (int training = 0; training < 3; ++training) {
+    char command[60], name[40];
+    const int begin = training == 2 ? 20 : 0;
+    if (training == 2) run_to_step_20(&f, other);
     if (training > 0) monitored_runs_renew(&f);
-    for (int i = 0; training == 0 && i < 2; ++i)
+    for (int i = 0; training < 2 && i < 2; ++i)
       ls_hook_retain(hooks[i]);
-    monitored_runs_open(&f, hooks, 2, NULL);
+    monitored_runs_open(&f, hooks, 2, training == 2 ? other : NULL);
     (void)monitored_runs_log();
     for (int i = 0; i < 5; ++i) {
       monitored_runs_pass(0.5);
@@ -594,8 +611,10 @@ TEST(hooks_begin_again_with_another_training) {
     assert_string_equal(monitored_runs_log(),
                         "global_step/sec: 2\nglobal_step/sec: 2\n");
     monitored_runs_close(&f);
-    assert_true(has(folder, "timeline-1.json"));
-    assert_true(has(folder, "timeline-4.json"));
+    for (int i = 0; i < 2; ++i) {
+      snprintf(name, sizeof(name), "timeline-%d.json", begin + 1 + 3 * i);
+      assert_true(has(folder, name));
+    }
     snprintf(command, sizeof(command), "rm %s/*", folder);
     assert_int_equal(system(command), 0);
   }

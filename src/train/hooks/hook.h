@@ -94,8 +94,8 @@ LS_MUST_USE ls_status ls_keep_session(ls_status status, const char *text);
 // ---- Saves (saver_hook.c) --------------------------------------------------
 // Returns true if one of the hooks saves checkpoints.
 bool ls_hooks_have_saver(ls_hook *const *hooks, size_t count);
-// Lends the first of them a state for one loop: it saves it, too, until this
-// and listeners added meanwhile are taken back. Without savers do nothing.
+// Lends them a state for one loop: they save it, too, until this and listeners
+// added meanwhile are taken back. Without savers do nothing.
 void ls_saver_hooks_lend(ls_hook *const *hooks, size_t count,
                          const ls_saveable *state);
 void ls_saver_hooks_take_back(ls_hook *const *hooks, size_t count);
@@ -141,12 +141,6 @@ bool ls_hook_guards_loss(const ls_hook *hook);
 // Returns the step that is `more` after `step`, or the largest number.
 static inline int64_t ls_steps_after(int64_t step, int64_t more) {
   return more < INT64_MAX - step ? step + more : INT64_MAX;
-}
-
-// Makes a timer due where a loop begins from scratch or at an earlier step than
-// that of the timer, which another loop has used.
-static inline void ls_step_timer_begin_at(ls_step_timer *timer, int64_t step) {
-  if (step == 0 || step < timer->last_step) timer->last_step = -1;
 }
 
 // ---- Lists -----------------------------------------------------------------

@@ -24,6 +24,7 @@ typedef struct summaries {
 static ls_status summary_begin(void *state) {
   summaries *self = state;
   LS_OWN(ls_nest_builder, list) = {0};
+  self->timer.last_step = -1;
   if (self->options.num_ops == 0) return ls_ok();
   for (size_t i = 0; i < self->options.num_ops; ++i)
     ls_nest_builder_append(&list, ls_summary_of(self->ops[i]) != NULL
@@ -33,11 +34,6 @@ static ls_status summary_begin(void *state) {
   self->fetches = ls_none();
   return ls_take_nest(ls_nest_builder_finish(&list, LS_KIND_LIST),
                       &self->fetches);
-}
-
-static ls_status summary_after_create(void *state, ls_run_context *context) {
-  ls_step_timer_begin_at(&((summaries *)state)->timer, context->steps);
-  return ls_ok();
 }
 
 // Makes a step with summaries a run of its own. Other runs record no summaries
@@ -103,8 +99,6 @@ static const ls_hook_type summary_type = {.name = "summary saver",
                                           .size = sizeof(summaries),
                                           .counts = true,
                                           .begin = summary_begin,
-                                          .after_create_session =
-                                              summary_after_create,
                                           .session_lost = summary_lost,
                                           .before_run = summary_before_run,
                                           .after_run = summary_after_run,
@@ -205,8 +199,8 @@ typedef struct profiler {
   ls_trace *trace;
 } profiler;
 
-static ls_status profile_after_create(void *state, ls_run_context *context) {
-  ls_step_timer_begin_at(&((profiler *)state)->timer, context->steps);
+static ls_status profile_begin(void *state) {
+  ((profiler *)state)->timer.last_step = -1;
   return ls_ok();
 }
 
@@ -255,8 +249,7 @@ static void profile_destroy(void *state) {
 static const ls_hook_type profile_type = {.name = "profiler",
                                           .size = sizeof(profiler),
                                           .counts = true,
-                                          .after_create_session =
-                                              profile_after_create,
+                                          .begin = profile_begin,
                                           .before_run = profile_before_run,
                                           .after_run = profile_after_run,
                                           .destroy = profile_destroy};

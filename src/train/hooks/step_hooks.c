@@ -149,6 +149,11 @@ typedef struct counter {
   char tag[80];
 } counter;
 
+static ls_status counter_begin(void *state) {
+  ((counter *)state)->timer.last_step = -1;
+  return ls_ok();
+}
+
 static ls_status counter_after_create(void *state, ls_run_context *context) {
   counter *self = state;
   ls_variable *variable = NULL;
@@ -156,7 +161,6 @@ static ls_status counter_after_create(void *state, ls_run_context *context) {
     LS_RETURN_IF_ERROR(ls_global_step_get(context->graph, &variable));
   ls_format(self->tag, sizeof(self->tag), "%s/sec",
             variable != NULL ? ls_variable_name(variable) : "global_step");
-  ls_step_timer_begin_at(&self->timer, context->steps);
   self->last = -1;
   return ls_ok();
 }
@@ -208,6 +212,7 @@ static ls_status counter_after_run(void *state, ls_run_context *context,
 static const ls_hook_type counter_type = {.name = "step counter",
                                           .size = sizeof(counter),
                                           .counts = true,
+                                          .begin = counter_begin,
                                           .after_create_session =
                                               counter_after_create,
                                           .after_run = counter_after_run};
