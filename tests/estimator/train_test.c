@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "lockstep/element_spec.h"
 #include "lockstep/graph_ops.h"
 #include "support/counted.h"
 #include "support/estimator_ways.h"
@@ -394,37 +395,110 @@ TEST(a_saver_of_the_caller_serves_one_training_after_another) {
   }
 }
 
-// Trains to step 4 with these hooks, and on to step 8 without them.
-static void train_on(estimator_case *c, ls_hook **hooks, size_t num_hooks) {
-  ls_training_end end;
-  c->repeats = true;
-  c->save_steps = (ls_opt)LS_SOME(2);
-  estimator_case_begin(c);
-  expect_ok(train(c,
-                  (ls_estimator_training){.max_steps = LS_SOME(4),
-                                          .hooks = hooks,
-                                          .num_hooks = num_hooks},
-                  &end));
-  assert_int_equal(estimator_case_train(c, 8).step, 8);
+// The case's batches, in another order in each epoch.
+static ls_nest shuffled(void *user, ls_input_call *call) {
+  LS_OWN(ls_nest, batches) = estimator_input(user).call(user, call);
+  return ls_nest_dataset(
+      ls_dataset_shuffle(ls_dataset_retain(ls_nest_as_dataset(batches)),
+                         &(ls_shuffle_options){.seed = 1, .buffer = 4}));
 }
 
+// Trains to step 3 with these hooks or, if the input does not repeat, to its
+// end at step 5, and on to step 8 without them.
+static void train_on(estimator_case *c, ls_hook **hooks, size_t num_hooks) {
+  ls_training_end end;
+  c->save_steps = (ls_opt)LS_SOME(2);
+  c->examples = 24 * 5;
+  estimator_case_begin(c);
+  ls_estimator_training training = {.input = {.call = shuffled, .user = c},
+                                    .max_steps = LS_SOME(c->repeats ? 3 : 6),
+                                    .hooks = hooks,
+                                    .num_hooks = num_hooks};
+  expect_ok(ls_estimator_train(c->estimator, &training, &end));
+  assert_int_equal(end.step, c->repeats ? 3 : 5);
+  training.max_steps = (ls_opt)LS_SOME(8);
+  training.num_hooks = 0;
+  expect_ok(ls_estimator_train(c->estimator, &training, &end));
+  assert_int_equal(end.step, 8);
+}
+
+// A saver of the caller, alone and after another one.
 TEST(a_training_goes_on_from_what_a_saver_of_the_caller_has_saved) {
   LS_SPEC("E154 E183");
-  for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
-    LS_OWN(ls_hook, hook) = saver_in("own-saver");
-    LS_OWN(estimator_case, c) = estimator_case_of(i);
-    LS_OWN(estimator_case, usual) = estimator_case_of(i);
-    c.folder = "own-saver";
+  for (int i = 0; i < 2 * ESTIMATOR_WAYS; ++i) {
+    ls_hook *hooks[] = {saver_in("first-saver"), saver_in("own-saver")};
+    LS_OWN(estimator_case, alone) = estimator_case_of(i / 2);
+    LS_OWN(estimator_case, second) = estimator_case_of(i / 2);
+    LS_OWN(estimator_case, usual) = estimator_case_of(i / 2);
+    alone.repeats = second.repeats = usual.repeats = i % 2 == 0;
     usual.folder = "usual-saver";
-    train_on(&c, &hook, 1);
     train_on(&usual, NULL, 0);
-    estimator_cases_expect_equal(&c, &usual, 0);
-    // The second of two savers does not know the input.
-    ls_hook *two[] = {saver_in("first-saver"), saver_in("second-saver")};
-    LS_OWN(estimator_case, other) = estimator_case_of(i);
-    other.folder = "second-saver";
-    train_on(&other, two, 2);
-    ls_hook_release(two[0]);
-    ls_hook_release(two[1]);
+    alone.folder = second.folder = "own-saver";
+    train_on(&alone, &hooks[1], 1);
+    estimator_cases_expect_equal(&alone, &usual, 0);
+    train_on(&second, hooks, 2);
+    estimator_cases_expect_equal(&second, &usual, 0);
+    ls_hook_release(hooks[0]);
+    ls_hook_release(hooks[1]);
+  }
+}
+
+// Saves the variables alone, without the input's position.
+static ls_status save_variables(void *folder, ls_run_context *context) {
+  enum { ROOM = 32 };
+  ls_nest leaves[ROOM];
+  ls_variable *variables[ROOM];
+  ls_checkpoints *checkpoints = NULL;
+  int64_t step = 0;
+  const size_t count =
+      ls_graph_collection(ls_run_context_graph(context),
+                          LS_COLLECTION_GLOBAL_VARIABLES, leaves, ROOM);
+  assert_in_range(count, 1, ROOM);
+  for (size_t i = 0; i < count; ++i)
+    variables[i] = ls_nest_as_variable(leaves[i]);
+  expect_ok(ls_run_context_steps(context, &step));
+  expect_ok(ls_checkpoints_open(
+      &(ls_checkpoints_options){
+          .folder = folder,
+          .values = &(ls_saver){.variables = variables,
+                                .num_variables = count,
+                                .session = ls_run_context_session(context),
+                                .exact = true}},
+      &checkpoints));
+  expect_ok(ls_checkpoints_save(checkpoints, step, NULL, 0));
+  return ls_checkpoints_close(checkpoints);
+}
+
+static void count_none(void *user, const ls_log_line *line) {
+  *(int *)user +=
+      strstr(line->text, "beginning: the checkpoint has no") != NULL;
+}
+
+TEST(the_input_begins_where_a_checkpoint_has_no_position_in_it) {
+  LS_SPEC("E154");
+  for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
+    int told = 0;
+    LS_OWN(counted, runtime) = counted_begin_with(
+        (ls_runtime_options){.log = count_none, .log_user = &told});
+    LS_OWN(estimator_case, c) = estimator_case_of(i);
+    LS_OWN(ls_hook, hook) = NULL;
+    expect_ok(ls_hook_create(
+        &(ls_hook_options){.user = (void *)"bare", .end = save_variables},
+        &hook));
+    c.folder = "bare";
+    c.examples = 24 * 6;
+    c.config.checkpoints = LS_FLAG_OFF;
+    estimator_case_begin(&c);
+    ls_training_end end;
+    for (int k = 0; k < 2; ++k) {
+      expect_ok(
+          train(&c,
+                (ls_estimator_training){.max_steps = LS_SOME(k == 0 ? 4 : 12),
+                                        .hooks = &hook,
+                                        .num_hooks = 1},
+                &end));
+      assert_int_equal(end.step, k == 0 ? 4 : 4 + 6);
+      assert_int_equal(told, k);
+    }
   }
 }

@@ -89,6 +89,7 @@ struct ls_job {
   ls_estimator_program program;
   ls_hook *device_hook;  // Holds a reference.
   bool input_ended;
+  bool restarted;        // True if the ended input is at the next epoch.
   bool user_saves;       // True if a hook of the model or the caller saves.
   bool input_end_fails;  // True if the input must not end before the last step.
   ls_train_stop system_gone;  // Stops the training once the system is gone.

@@ -8,6 +8,7 @@
 #include "estimator/calls/job.h"
 #include "lockstep/saved_file.h"
 #include "state/own.h"
+#include "state/record.h"
 #include "train/hooks/saving.h"
 
 static ls_status users_init(const ls_job *job, ls_session *session) {
@@ -200,7 +201,7 @@ static bool draws(const ls_job *job, size_t i) {
 // Saves the position of an iterator, on the rank that draws from it.
 static ls_status save_iterator(ls_job *job, size_t i, ls_record *record) {
   ls_iterator *iterator = job->iterators[i];
-  if (draws(job, i) && job->input_ended)
+  if (draws(job, i) && job->input_ended && !job->restarted)
     LS_RETURN_IF_ERROR(ls_iterator_restart(iterator));
   if (draws(job, i)) LS_RETURN_IF_ERROR(ls_iterator_save(iterator, record));
   return job->ranks.communicator == NULL
@@ -220,6 +221,7 @@ static ls_status input_state_save(void *self, ls_record *record) {
     LS_RETURN_IF_ERROR(ls_record_add(record, name, &one));
     LS_RETURN_IF_ERROR(save_iterator(job, i, one));
   }
+  job->restarted = job->input_ended;
   return ls_ok();
 }
 
@@ -251,18 +253,22 @@ static bool is_of_another(const ls_status status) {
 }
 
 // Restores the position in the input. If the input has changed, it starts from
-// its beginning, because the user may have changed it on purpose.
+// its beginning, because the user may have changed it on purpose; so it does
+// after a checkpoint of another program, whose record is empty.
 static ls_status input_state_restore(void *self, const ls_record *record) {
   ls_job *job = self;
-  const ls_status status = input_state_restore_all(job, record);
+  const bool is_saved = ls_map_count(&record->entries) > 0;
+  const ls_status status =
+      is_saved ? input_state_restore_all(job, record)
+               : ls_not_found("the checkpoint has no position in the input");
   bool refused = !ls_status_is_ok(status);
   if (refused && !is_of_another(status)) return status;
   LS_OWN(ls_status, asked) = ls_ranks_any(&job->ranks, refused, &refused);
   job->restored = !refused;
   if (!ls_status_is_ok(status))
     ls_runtime_log(job->estimator->runtime, LS_LOG_WARNING, "estimator",
-                   "the input differs from that of the checkpoint, and starts "
-                   "from the beginning: %s",
+                   "the input starts from the beginning: %s%s",
+                   is_saved ? "it differs from that of the checkpoint: " : "",
                    ls_status_message(status));
   ls_status_free(status);
   for (size_t i = 0; i < job->num_iterators; ++i) {

@@ -305,17 +305,21 @@ bool ls_hooks_have_saver(ls_hook *const *hooks, size_t count) {
 
 void ls_saver_hooks_lend(ls_hook *const *hooks, size_t count,
                          const ls_saveable *state) {
-  saver *first = NULL;
-  if (find_savers(hooks, count, &first) == 0) return;
-  first->lent = state;
-  first->num_own_listeners = first->num_listeners;
+  for (size_t i = 0; i < count; ++i) {
+    saver *self = hooks[i]->state;
+    if (hooks[i]->type != &saver_type) continue;
+    self->lent = state;
+    self->num_own_listeners = self->num_listeners;
+  }
 }
 
 void ls_saver_hooks_take_back(ls_hook *const *hooks, size_t count) {
-  saver *first = NULL;
-  if (find_savers(hooks, count, &first) == 0 || first->lent == NULL) return;
-  first->lent = NULL;
-  first->num_listeners = first->num_own_listeners;
+  for (size_t i = 0; i < count; ++i) {
+    saver *self = hooks[i]->state;
+    if (hooks[i]->type != &saver_type || self->lent == NULL) continue;
+    self->lent = NULL;
+    self->num_listeners = self->num_own_listeners;
+  }
 }
 
 ls_status ls_saver_hooks_add_listeners(ls_hook *const *hooks, size_t num_hooks,
