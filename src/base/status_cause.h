@@ -6,6 +6,7 @@
 
 #include <stdint.h>
 
+#include "base/export.h"
 #include "lockstep/status.h"
 
 typedef enum ls_cause {
@@ -17,7 +18,8 @@ typedef enum ls_cause {
 
 // Sets the cause of a status and returns it; the static out-of-memory status
 // stays as it is.
-LS_MUST_USE ls_status ls_status_because(ls_status status, ls_cause cause);
+LS_PRIVATE_API LS_MUST_USE ls_status ls_status_because(ls_status status,
+                                                       ls_cause cause);
 ls_cause ls_status_cause(ls_status status);
 
 // Sets the rank that had the failure, of which this one has only heard, and

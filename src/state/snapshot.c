@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "state/snapshot.h"
 
+#include "base/status_cause.h"
 #include "io/crc32c.h"
 #include "runtime/store.h"
 #include "state/saver_file.h"
@@ -133,8 +134,8 @@ static ls_status snapshot_make_room(ls_snapshot *self) {
   self->room = 0;
   self->bytes = ls_allocate_large(self->allocator, wanted);
   if (self->bytes == NULL)
-    return LS_STATUS(LS_RESOURCE_EXHAUSTED,
-                     "no memory for a copy of %zu bytes of variables", wanted);
+    return LS_NO_MEMORY("no memory for a copy of %zu bytes of variables",
+                        wanted);
   self->room = wanted;
   return ls_ok();
 }

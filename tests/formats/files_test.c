@@ -13,6 +13,7 @@
 #include "io/crc32c.h"
 #include "io/inflate.h"
 #include "io/npy.h"
+#include "lockstep/streams.h"
 #include "support/counted.h"
 #include "support/fault.h"
 #include "support/memory_files.h"
@@ -550,6 +551,47 @@ TEST(failures_of_memory_are_survived) {
   put("a.npz", FILE_OF(npz_deflated));
   put("s.npy", FILE_OF(npy_bytes));
   REFUSE_EACH(read_some, NULL);
+}
+
+static ls_status keep_short(ls_nest line, const ls_map_call *call, void *user,
+                            bool *out_keep) {
+  (void)call, (void)user;
+  const ls_bytes *text = ls_array_data(ls_nest_as_array(line));
+  *out_keep = text->size < 1000;
+  return ls_ok();
+}
+
+// Skips lines without the memory for one of them: an error, or the right place.
+TEST(a_seek_without_memory_never_ends_elsewhere) {
+  enum { LINES = 12, LONG = 100000, MOST = 40 };
+  LS_OWN_BEGUN(ls_text, text, ls_text_init, ls_allocator_system());
+  for (int i = 0; i < LINES; ++i) {
+    ls_text_append_format(&text, "%c", 'a' + i);
+    for (int k = 0; i % 4 == 3 && k < LONG * (i + 1); ++k)
+      ls_text_append(&text, "x");
+    ls_text_append(&text, "\n");
+  }
+  put("long.txt", text.data, text.size);
+  LS_OWN(counted, memory) = counted_begin(1);
+  for (uint64_t n = 1; n < MOST; ++n) {
+    LS_OWN(ls_nest, line) = ls_none();
+    LS_OWN(ls_iterator, it) = NULL;
+    LS_OWN(ls_dataset, d) = ls_dataset_filter(
+        ls_dataset_lines(LS_PATHS("long.txt"),
+                         &(ls_lines_options){.load = LS_FLAG_OFF}),
+        &(ls_filter_options){.call = keep_short});
+    expect_ok(ls_iterator_create(
+        d, &(ls_iterator_options){.prefetch = LS_SOME(0)}, &it));
+    ls_counting_allocator_fail_at(memory.memory, n);
+    const ls_status status = ls_iterator_seek(it, 4);
+    ls_counting_allocator_fail_at(memory.memory, 0);
+    const bool failed = !ls_status_is_ok(status);
+    ls_status_free(status);
+    if (failed) continue;
+    expect_ok(ls_iterator_next(it, &line));
+    const ls_bytes *found = ls_array_data(ls_nest_as_array(line));
+    assert_int_equal(found->data[0], 'f');
+  }
 }
 
 TEST(arguments_that_are_missing_are_named) {

@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/status_cause.h"
 #include "base/threads/locked.h"
 #include "base/threads/sanitizers.h"
 #include "base/threads/thread_state.h"
@@ -87,9 +88,8 @@ static ls_status map_stack(ls_allocator *allocator, fiber_stack **out_stack) {
   // The guard page is at the low end: stacks grow down on all our machines.
   if (mapping == MAP_FAILED ||
       mprotect(mapping, stack->guard, PROT_NONE) != 0) {
-    ls_status status =
-        LS_STATUS(LS_RESOURCE_EXHAUSTED, "no stack of %d KiB for a fiber: %s",
-                  STACK_SIZE / 1024, strerror(errno));
+    ls_status status = LS_NO_MEMORY("no stack of %d KiB for a fiber: %s",
+                                    STACK_SIZE / 1024, strerror(errno));
     if (mapping != MAP_FAILED) munmap(mapping, size);
     ls_release(allocator, stack);
     return status;

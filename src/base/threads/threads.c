@@ -10,13 +10,13 @@
 #include <time.h>
 
 #include "base/memory/allocator.h"
+#include "base/status_cause.h"
 #include "base/threads/thread_state.h"
 
 ls_status ls_thread_status(const char *noun, int error) {
   if (error == 0) return ls_ok();
   const char *reason = strerror(error);
-  return LS_STATUS(LS_RESOURCE_EXHAUSTED, "the system gives no %s: %s", noun,
-                   reason);
+  return LS_NO_MEMORY("the system gives no %s: %s", noun, reason);
 }
 
 static void must_work(int error) {

@@ -2,6 +2,7 @@
 #include "formats/bytes/idx.h"
 
 #include "base/memory/own.h"
+#include "base/status_cause.h"
 #include "io/bytes.h"
 #include "io/inflate.h"
 #include "io/npy.h"
@@ -127,8 +128,8 @@ static ls_status inflate_file(ls_allocator *allocator, const char *name,
                               ls_array **out_array) {
   LS_OWN_MEMORY(allocator, char, inflated) = ls_allocate(allocator, wanted + 1);
   if (inflated == NULL)
-    return LS_STATUS(LS_RESOURCE_EXHAUSTED,
-                     "no memory for %zu bytes of '%s', inflated", wanted, name);
+    return LS_NO_MEMORY("no memory for %zu bytes of '%s', inflated", wanted,
+                        name);
   size_t got = 0;
   LS_RETURN_IF_ERROR(ls_gzip_inflate(allocator, name, bytes, size, inflated,
                                      wanted + 1, &got));

@@ -24,9 +24,8 @@ ls_status ls_offsets_add(ls_offsets *offsets, int64_t offset) {
   if (offsets->size == offsets->capacity &&
       !LS_GROW(offsets->allocator, offsets->items, offsets->capacity,
                offsets->size + 1)) {
-    return LS_STATUS(LS_RESOURCE_EXHAUSTED,
-                     "no memory for the places of more than %zu records",
-                     offsets->size);
+    return LS_NO_MEMORY("no memory for the places of more than %zu records",
+                        offsets->size);
   }
   offsets->items[offsets->size++] = offset;
   return ls_ok();

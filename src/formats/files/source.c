@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "formats/files/source.h"
 
+#include "base/status_cause.h"
+
 // ---- Files -----------------------------------------------------------------
 static void destroy_file(ls_object *object) {
   ls_source_file *self = (ls_source_file *)object;
@@ -27,8 +29,7 @@ ls_status ls_source_file_open(const char *path, ls_file_pool *pool,
 }
 
 static ls_status no_memory(size_t size, const ls_file *file) {
-  return LS_STATUS(LS_RESOURCE_EXHAUSTED, "no memory for %zu bytes of '%s'",
-                   size, file->path);
+  return LS_NO_MEMORY("no memory for %zu bytes of '%s'", size, file->path);
 }
 
 // Loads the whole file, so that later reads need no disk.
