@@ -169,10 +169,11 @@ static ls_status take_entries(ls_checkpoints *self,
 // others have locked it, or if it may only be read.
 static ls_status lock_folder(ls_checkpoints *self, ls_status *out_refusal) {
   const ls_file_system *files = ls_runtime_files(self->runtime);
-  if (files->lock == NULL || self->lock != NULL) return ls_ok();
+  if (files->lock == NULL) return ls_ok();
   LS_OWN(ls_text, path) = {.allocator = self->allocator};
   ls_text_append_format(&path, "%s/checkpoint.lock", self->folder);
   LS_RETURN_IF_ERROR(ls_text_status(&path));
+  self->asked_nanos = ls_runtime_now(self->runtime);
   const ls_status status =
       files->lock(files->user, ls_text_data(&path), &self->lock);
   if (ls_status_code(status) != LS_FAILED_PRECONDITION &&
@@ -180,6 +181,24 @@ static ls_status lock_folder(ls_checkpoints *self, ls_status *out_refusal) {
     return status;
   *out_refusal = status;
   return ls_ok();
+}
+
+// Locks the folder for a save if others have left it. As asking takes a while,
+// does so at once only if there is no lock file; one that a killed process has
+// left is found in time. A save goes on without the lock, for whatever reason.
+static void lock_if_free(ls_checkpoints *self) {
+  const int64_t pause_nanos = 10 * INT64_C(1000000000);
+  const ls_file_system *files = ls_runtime_files(self->runtime);
+  LS_OWN(ls_text, path) = {.allocator = self->allocator};
+  LS_OWN(ls_status, refusal) = ls_ok();
+  bool is_there = false;
+  if (self->lock != NULL) return;
+  ls_text_append_format(&path, "%s/checkpoint.lock", self->folder);
+  ls_status_free(files->exists(files->user, ls_text_data(&path), &is_there));
+  if (is_there &&
+      ls_runtime_now(self->runtime) - self->asked_nanos < pause_nanos)
+    return;
+  ls_status_free(lock_folder(self, &refusal));
 }
 
 // Reads the folder, and removes files that are no complete pair; makes a
@@ -309,9 +328,8 @@ static ls_status write_share(ls_checkpoints *self) {
     return self->shares ? ls_checkpoint_file_help(self->runtime, self->folder,
                                                   content, ranks)
                         : ls_ok();
+  lock_if_free(self);
   // Continues after a failure: the other ranks wait for this rank's write.
-  LS_OWN(ls_status, refusal) = ls_ok();
-  const ls_status locked = lock_folder(self, &refusal);
   const ls_status tidied = self->tidies ? checkpoint_list_tidy(self) : ls_ok();
   self->tidies = false;
   ls_status status = ls_checkpoint_file_write(
@@ -320,7 +338,7 @@ static ls_status write_share(ls_checkpoints *self) {
   if (ls_status_is_ok(status)) status = checkpoint_list_add(self, content);
   if (ls_status_is_ok(status) && self->written.call != NULL)
     status = self->written.call(self->written.user, content->step);
-  return ls_status_join(status, ls_status_join(locked, tidied));
+  return ls_status_join(status, tidied);
 }
 
 static ls_status write_content(ls_checkpoints *self) {

@@ -34,6 +34,7 @@ struct ls_checkpoints {
   bool shares;                      // True if all ranks see the same folder.
   bool only_reads;  // Saves nothing, and removes nothing from the folder.
   void *lock;       // Lock of the folder; NULL: not held by these checkpoints.
+  int64_t asked_nanos;  // Time when the lock was last asked for.
   // Folder for copies of rank 0's files during a restore, on a rank that does
   // not see them. NULL: not needed.
   char *copies;

@@ -327,6 +327,63 @@ TEST(what_a_writer_at_work_has_begun_stays) {
   assert_false(is_there("damaged/checkpoint.lock"));
 }
 
+static int64_t ticks, asked;
+static bool is_refused;
+
+static int64_t read_ticks(void *user) {
+  (void)user;
+  return ticks;
+}
+
+static void sleep_ticks(void *user, int64_t nanos) {
+  (void)user;
+  ticks += nanos;
+}
+
+static ls_status count_locks(void *user, const char *file, void **out_lock) {
+  ++asked;
+  if (is_refused)
+    return LS_STATUS(LS_UNAVAILABLE, "cannot lock '%s': No space left", file);
+  return ls_file_system_system()->lock(user, file, out_lock);
+}
+
+// To ask for a lock that others hold takes a while.
+TEST(a_lock_that_others_hold_is_asked_for_at_times) {
+  ls_file_system files = *ls_file_system_system();
+  files.lock = count_locks;
+  LS_OWN(open_place, home) = runtime_begin((ls_runtime_options){
+      .file_system = &files,
+      .clock = &(ls_clock){
+          .now = read_ticks, .wall = read_ticks, .sleep = sleep_ticks}});
+  LS_OWN_BEGUN(world, w, begin, "beside");
+  world second = w;
+  asked = 0;
+  open_it(&w);
+  open_it(&second);
+  assert_int_equal(asked, 2);
+  for (int64_t step = 1; step < 5; ++step)
+    save_at(&second, step, 1);
+  expect_ok(ls_checkpoints_wait(second.checkpoints));
+  assert_int_equal(asked, 2);
+  ticks += 11000000000;  // A killed holder would have left the file.
+  for (int64_t step = 5; step < 8; ++step)
+    save_at(&second, step, 1);
+  expect_ok(ls_checkpoints_wait(second.checkpoints));
+  assert_int_equal(asked, 3);
+  close_it(&w);
+  // What is written is saved, whatever the lock says.
+  is_refused = true;
+  save_at(&second, 8, 1);
+  expect_ok(ls_checkpoints_wait(second.checkpoints));
+  assert_int_equal(asked, 4);
+  is_refused = false;
+  save_at(&second, 9, 1);
+  expect_ok(ls_checkpoints_wait(second.checkpoints));
+  assert_true(is_there("beside/checkpoint.lock"));
+  close_it(&second);
+  assert_int_equal(asked, 5);
+}
+
 // ---- What is kept ----------------------------------------------------------
 TEST(the_newest_and_the_best_are_kept) {
   LS_OWN_BEGUN(world, w, begin, "kept");
