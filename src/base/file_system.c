@@ -13,10 +13,12 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "base/files.h"
 #include "base/status_cause.h"
 #include "base/system_files.h"
 #include "base/threads/threads.h"
@@ -179,11 +181,28 @@ int ls_system_sync_file(int file) {
   return error;
 }
 
-int ls_system_sync_folder_of(const char *path, char *buffer, size_t size) {
+// Writes the folder of a file into `buffer`; returns the file's name in it.
+static const char *split_path(const char *path, char *buffer, size_t size) {
   const char *slash = strrchr(path, '/');
   const size_t length = slash == NULL ? 0 : (size_t)(slash - path);
   snprintf(buffer, size, "%.*s%s", (int)length, path,
            slash == NULL ? "." : (length == 0 ? "/" : ""));
+  return slash == NULL ? path : slash + 1;
+}
+
+bool ls_files_are_same(const char *one, const char *other) {
+  char folder[PATH_MAX];
+  struct stat of_one, of_other;
+  if (strcmp(one, other) == 0) return true;
+  const char *name = split_path(one, folder, sizeof(folder));
+  if (stat(folder, &of_one) != 0) return false;
+  return strcmp(name, split_path(other, folder, sizeof(folder))) == 0 &&
+         stat(folder, &of_other) == 0 && of_one.st_dev == of_other.st_dev &&
+         of_one.st_ino == of_other.st_ino;
+}
+
+int ls_system_sync_folder_of(const char *path, char *buffer, size_t size) {
+  (void)split_path(path, buffer, size);
   const int folder = ls_system_open_any(buffer, O_RDONLY | O_DIRECTORY);
   if (folder < 0) return errno;
   // Some file systems cannot sync a folder (EINVAL) and need not.

@@ -36,6 +36,9 @@ typedef struct ls_file {
 //   LS_UNIMPLEMENTED     the runtime's file system does not read in parts.
 LS_MUST_USE ls_status ls_file_open(ls_runtime *runtime, const char *path,
                                    ls_file **out_file);
+// Returns true if two paths name one file of the system: a name in one folder,
+// however the folder is written. The file need not exist.
+bool ls_files_are_same(const char *one, const char *other);
 // Opens a file that its pool opens and closes as needed; `pool` may be NULL.
 //   LS_DATA_LOSS  when reading: the file's size or time has changed.
 LS_PRIVATE_API LS_MUST_USE ls_status ls_file_open_in(ls_file_pool *pool,

@@ -371,6 +371,26 @@ TEST(a_reader_waits_while_another_writes_the_file) {
                 "a cache in the same file");
 }
 
+TEST(one_file_of_two_spellings_is_the_same) {
+  char here[2048];
+  unlink(path);
+  assert_non_null(getcwd(here, sizeof(here) - sizeof(path) - 1));
+  strcat(strcat(here, "/"), path);
+  const char *const spellings[] = {"./cache-test.lscache", here};
+  for (size_t i = 0; i < LS_COUNT_OF(spellings); ++i) {
+    LS_OWN(ls_dataset, dataset) = ls_dataset_cache(
+        ls_dataset_cache(ls_dataset_range(0, 7, 1), spellings[i]), path);
+    expect_status(ls_dataset_status(dataset), LS_INVALID_ARGUMENT,
+                  "a cache in the same file");
+  }
+  int64_t numbers[STREAM_MOST];
+  LS_OWN(ls_dataset, two) = ls_dataset_cache(
+      ls_dataset_cache(ls_dataset_range(0, 7, 1), "cache-test.other"), path);
+  assert_int_equal(read_all(two, 0, numbers), 7);
+  unlink(path);
+  unlink("cache-test.other");
+}
+
 // ---- Damage ----------------------------------------------------------------
 static size_t load(char *data, size_t most) {
   FILE *stream = fopen(path, "rb");

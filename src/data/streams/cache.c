@@ -6,6 +6,7 @@
 // and a stream is read up to the largest request. An element that failed is
 // made again when it is next requested. A file is written whole by the first
 // reader, while others wait.
+#include "base/files.h"
 #include "base/require.h"
 #include "base/status_cause.h"
 #include "base/values/digest.h"
@@ -264,7 +265,7 @@ static bool has_cache_file(const ls_dataset *dataset, const char *path) {
   const char *own = dataset->kind->stage == &cache_stage_class
                         ? ((const cache *)dataset)->path
                         : NULL;
-  if (own != NULL && strcmp(own, path) == 0) return true;
+  if (own != NULL && ls_files_are_same(own, path)) return true;
   for (size_t i = 0; i < dataset->num_inputs; ++i)
     if (has_cache_file(dataset->inputs[i], path)) return true;
   return false;
