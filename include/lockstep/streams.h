@@ -144,8 +144,11 @@ LS_API ls_dataset *ls_dataset_bucket(ls_dataset *dataset,
 // ---- Caches ----------------------------------------------------------------
 // Keeps elements after computing them once: in memory, as long as the data set,
 // or in a file, which the first reader completes while others, of any process,
-// wait. They are those of epoch 0 with seed 0, so that all readers get the
-// same; so are their numbers in the source, if the input is indexed. In memory,
+// wait. A wait ends, too, once the writer has failed or its process has ended,
+// with LS_CANCELLED when the iterator is released, and when the cancel of the
+// thread that reads is requested, unless the iterator reads ahead (prefetch).
+// Elements are those of epoch 0 with seed 0, so that all readers get the same;
+// so are their numbers in the source, if the input is indexed. In memory,
 // an element that failed is made again when it is next read. The same pipeline
 // reuses a file; functions cannot be compared, so remove the file after
 // changing one. Indexed if the input is.

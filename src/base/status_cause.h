@@ -14,6 +14,7 @@ typedef enum ls_cause {
   LS_CAUSE_NUMBERS,  // A check in a run found numbers that are not finite.
   LS_CAUSE_FILES,    // A checkpoint cannot be read or written.
   LS_CAUSE_MEMORY,   // The library got no memory: a later call may get it.
+  LS_CAUSE_CANCEL,   // The call, not what it was for, was cancelled.
 } ls_cause;
 
 // Sets the cause of a status and returns it; the static out-of-memory status

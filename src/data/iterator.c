@@ -64,6 +64,7 @@ static void destroy_iterator(ls_object *object) {
     ls_object_init(&self->object, object->type);
     return;
   }
+  __atomic_store_n(&self->work.ends, true, __ATOMIC_RELAXED);
   ls_ahead_destroy(self->ahead);
   ls_stage_close(self->stage);
   for (int i = 0; i < LS_ANCHORS; ++i)

@@ -38,6 +38,13 @@ static ls_making *find_making(ls_making *innermost, const ls_work *work) {
   return innermost;
 }
 
+bool ls_making_ends(void) {
+  for (const ls_making *at = ls_this_thread.work.making; at != NULL;
+       at = at->outer)
+    if (__atomic_load_n(&at->work->ends, __ATOMIC_RELAXED)) return true;
+  return false;
+}
+
 static int count_makings(void) {
   int depth = 0;
   for (const ls_making *at = ls_this_thread.work.making; at != NULL;

@@ -147,8 +147,9 @@ ls_status ls_stage_skip(ls_stage *stage, int64_t count) {
 }
 
 ls_status ls_stage_skipped(ls_status status) {
-  if (ls_status_code(status) == LS_OUT_OF_RANGE ||
-      ls_status_cause(status) == LS_CAUSE_MEMORY)
+  const ls_cause cause = ls_status_cause(status);
+  if (ls_status_code(status) == LS_OUT_OF_RANGE || cause == LS_CAUSE_MEMORY ||
+      cause == LS_CAUSE_CANCEL)
     return status;
   ls_status_free(status);
   return ls_ok();

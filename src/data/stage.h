@@ -98,8 +98,8 @@ LS_MUST_USE ls_status ls_stage_skip(ls_stage *stage, int64_t count);
 LS_MUST_USE ls_status ls_stage_skip_inputs(ls_stage *stage, int64_t count);
 int64_t ls_stage_id(const ls_stage *stage);
 
-// Drops the failure of an element that is skipped; returns the end, and lack of
-// memory, without which the position is not sure.
+// Drops the failure of an element that is skipped; returns the end, lack of
+// memory and a cancelled wait, after which the position is not sure.
 LS_PRIVATE_API LS_MUST_USE ls_status ls_stage_skipped(ls_status status);
 // Turns OUT_OF_RANGE from a user function into another failure, since it would
 // be taken for the end.

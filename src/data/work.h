@@ -50,6 +50,7 @@ typedef struct ls_work {
   // For streams: the stage at work and since when. Atomic.
   const ls_dataset *at;
   int64_t since;
+  bool ends;  // The iterator is being destroyed. Atomic.
   // The pipeline's data sets, inputs first.
   const ls_dataset **stages;
   size_t num_stages;
@@ -100,6 +101,9 @@ LS_MUST_USE ls_status ls_making_check(const ls_work *work);
 // end the iterator's work, as ls_making_check would report. Then the element
 // being made fails.
 bool ls_making_keeps(const ls_work *work);
+// Returns true if an iterator for which this thread makes an element is being
+// destroyed: nobody needs the element.
+bool ls_making_ends(void);
 
 // Brackets a wait for an element of this work, or for the end of its making. A
 // thread that makes no element may wait for anything.

@@ -7,9 +7,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "data/iterator.h"
 #include "data/own.h"
+#include "lockstep/cancel.h"
 #include "lockstep/element_spec.h"
 #include "lockstep/graph.h"
+#include "support/counted.h"
 #include "support/fault.h"
 #include "support/stream_runs.h"
 
@@ -389,6 +392,65 @@ TEST(one_file_of_two_spellings_is_the_same) {
   assert_int_equal(read_all(two, 0, numbers), 7);
   unlink(path);
   unlink("cache-test.other");
+}
+
+// ---- Waits that end --------------------------------------------------------
+static void *request_later(void *cancel) {
+  usleep(60000);
+  ls_cancel_request(cancel);
+  return NULL;
+}
+
+TEST(a_cancel_ends_the_wait_for_another_writer) {
+  const ls_file_system *files = ls_file_system_system();
+  void *handle = NULL;
+  pthread_t other;
+  ls_cancel *cancel = NULL;
+  unlink(path);
+  expect_ok(files->create(files->user, path, false, &handle));
+  expect_ok(ls_cancel_create(ls_runtime_current(), &cancel));
+  LS_OWN(ls_nest, element) = ls_none();
+  LS_OWN(ls_iterator, iterator) = NULL;
+  LS_OWN(ls_dataset, dataset) = ls_dataset_shuffle(
+      ls_dataset_cache(ls_dataset_range(0, 7, 1), path), NULL);
+  expect_ok(ls_iterator_create(
+      dataset, &(ls_iterator_options){.prefetch = LS_SOME(0)}, &iterator));
+  ls_cancel *const before = ls_cancel_make_current(cancel);
+  assert_int_equal(pthread_create(&other, NULL, request_later, cancel), 0);
+  expect_status(ls_iterator_next(iterator, &element), LS_CANCELLED,
+                "is written was cancelled");
+  assert_int_equal(pthread_join(other, NULL), 0);
+  ls_cancel_make_current(before);
+  ls_cancel_destroy(cancel);
+  expect_ok(files->finish(files->user, handle, false));
+  expect_ok(ls_iterator_next(iterator, &element));
+  unlink(path);
+}
+
+static bool has_looked(void *looks) {
+  usleep(10000);
+  return ++*(int *)looks > 5;
+}
+
+// What reads ahead waits for another writer when its iterator is released.
+TEST(a_release_ends_the_wait_for_another_writer) {
+  const ls_file_system *files = ls_file_system_system();
+  void *handle = NULL;
+  LS_OWN(counted, memory) =
+      counted_begin_with((ls_runtime_options){.input_threads = LS_SOME(2)});
+  unlink(path);
+  for (int streams = 0; streams < 2; ++streams) {
+    expect_ok(files->create(files->user, path, false, &handle));
+    LS_OWN(ls_dataset, dataset) = ls_dataset_cache(
+        streams ? stream_of(OF(few)) : ls_dataset_range(0, 7, 1), path);
+    ls_iterator *iterator = NULL;
+    expect_ok(ls_iterator_create(
+        dataset, &(ls_iterator_options){.prefetch = LS_SOME(4)}, &iterator));
+    int looks = 0;
+    assert_false(ls_iterator_wait(iterator, has_looked, &looks));
+    ls_iterator_release(iterator);
+    expect_ok(files->finish(files->user, handle, false));
+  }
 }
 
 // ---- Damage ----------------------------------------------------------------

@@ -143,29 +143,23 @@ static ls_status find_digest(const cache *self, uint64_t out[2]) {
   return ls_ok();
 }
 
-// Opens the cache file, after writing it if needed, or waiting for another
-// process that does; the lock is held.
-static ls_status open_file(cache *self) {
-  enum { WAIT_NANOS = 20000000 };
+// Opens the cache file, after writing it if needed, unless another reader is
+// writing it; the lock is held.
+static ls_status open_file(cache *self, bool *out_is_busy) {
   uint64_t digest[2];
   ls_runtime *runtime = ls_runtime_current();
   if (runtime == NULL) return ls_out_of_memory();
   LS_RETURN_IF_ERROR(find_digest(self, digest));
   ls_allocator *allocator = self->dataset.allocator;
-  for (bool is_busy = false;;) {
+  for (;;) {
     const ls_status status =
         ls_cache_file_open(runtime, self->path, digest, allocator, &self->file);
     if (ls_status_is_ok(status)) break;
     LS_RETURN_IF_ERROR(ls_status_unless(status, LS_NOT_FOUND));
-    const bool was_busy = is_busy;
     LS_RETURN_IF_ERROR(ls_cache_file_build(runtime, self->path, digest,
                                            allocator, self->dataset.inputs[0],
-                                           &is_busy));
-    if (is_busy && !was_busy)
-      ls_runtime_log(runtime, LS_LOG_INFO, "data",
-                     "waiting until another reader has written '%s'",
-                     self->path);
-    if (is_busy) ls_runtime_sleep(runtime, WAIT_NANOS);
+                                           out_is_busy));
+    if (*out_is_busy) return ls_ok();
   }
   const int64_t size = self->dataset.size;
   if (size < 0 || self->file->count == size) return ls_ok();
@@ -174,11 +168,33 @@ static ls_status open_file(cache *self) {
   return ls_internal("a cache of %lld elements", (long long)size);
 }
 
+// Waits a little until another reader has written the file.
+static ls_status wait_for_writer(const cache *self) {
+  enum { WAIT_NANOS = 20000000 };
+  const ls_cancel *cancel = ls_cancel_current();
+  if (ls_making_ends() || (cancel != NULL && ls_cancel_is_requested(cancel)))
+    return ls_status_because(
+        LS_STATUS(LS_CANCELLED, "the wait until '%s' is written was cancelled",
+                  self->path),
+        LS_CAUSE_CANCEL);
+  ls_runtime_sleep(ls_runtime_current(), WAIT_NANOS);
+  return ls_ok();
+}
+
 static ls_status get_filed(cache *self, int64_t index, ls_nest *element) {
-  ls_mutex_lock(&self->lock);
-  const ls_status status = self->file == NULL ? open_file(self) : ls_ok();
-  ls_mutex_unlock(&self->lock);
-  LS_RETURN_IF_ERROR(status);
+  for (bool is_busy = true, was_busy = false; is_busy; was_busy = true) {
+    is_busy = false;
+    ls_mutex_lock(&self->lock);
+    const ls_status status =
+        self->file == NULL ? open_file(self, &is_busy) : ls_ok();
+    ls_mutex_unlock(&self->lock);
+    LS_RETURN_IF_ERROR(status);
+    if (is_busy && !was_busy)
+      ls_runtime_log(ls_runtime_current(), LS_LOG_INFO, "data",
+                     "waiting until another reader has written '%s'",
+                     self->path);
+    if (is_busy) LS_RETURN_IF_ERROR(wait_for_writer(self));
+  }
   if (index >= self->file->count) return ls_out_of_range("the end of a cache");
   return ls_cache_file_read(self->file, index, &self->dataset, element);
 }
