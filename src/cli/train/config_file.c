@@ -111,6 +111,18 @@ static bool take_normalization(config_file *file, const cli_member *member) {
   return set_flag(file, cli_option_find(file->syntax, "normalize", 9), member);
 }
 
+// Returns true if the line names the file's own optimizer, in a library, which
+// it has to.
+static bool names_own_rule(const config_file *file) {
+  const ls_optimizer_rule *rule = cli_own_optimizer()->rule;
+  const char *kept = file->flags->asked.optimizer;
+  if (kept == NULL || !cli_is_library(kept) ||
+      !cli_is_library(file->line->asked.optimizer))
+    return false;
+  const char *name = strrchr(kept, ':');
+  return name == NULL || strcmp(name + 1, rule->name) == 0;
+}
+
 // Returns true for members that the command line replaces by other flags, or by
 // its operand, a model.
 static bool is_replaced(const config_file *file, const char *name) {
@@ -119,12 +131,8 @@ static bool is_replaced(const config_file *file, const char *name) {
       line->epochs != 0 || line->steps != 0 || file->line->steps > 0;
   if (strcmp(name, "model") == 0) return file->syntax->operand_form != NULL;
   if (strcmp(name, "epochs") == 0 || strcmp(name, "steps") == 0) return ends;
-  // The file's rate is that of its own optimizer, unless that is a library's,
-  // which the line has to name.
   return strcmp(name, "learning-rate") == 0 && line->optimizer != NULL &&
-         !(cli_is_library(line->optimizer) &&
-           file->flags->asked.optimizer != NULL &&
-           cli_is_library(file->flags->asked.optimizer));
+         !names_own_rule(file);
 }
 
 // Returns true for members of a warm start that begin a run which is resumed.
@@ -241,6 +249,10 @@ int cli_train_read_config(const cli_syntax *syntax, int argc, char **argv,
   if (cli_is_run(line.config)) file.path = path;
   const ls_status status = cli_read_flags(file.path, out_text);
   if (!ls_status_is_ok(status)) return cli_report(syntax->command, status);
+  const char *optimizer = line.asked.optimizer;
+  if (optimizer != NULL && cli_is_library(optimizer) &&
+      !cli_find_optimizer(syntax->command, optimizer))
+    return CLI_USAGE;
   file.texts = *out_text + CLI_MOST_FLAGS;
   *flags = *defaults;
   if (!take_members(&file, *out_text) ||
