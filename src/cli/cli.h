@@ -276,6 +276,7 @@ typedef struct cli_run {
   // Set by cli_with_run: the checkpoint that `folder` named, RUN@STEP, in its
   // folder; "": the newest.
   char room[PATH_MAX], checkpoint[PATH_MAX + 32];
+  ls_opt step;  // Of that checkpoint.
 } cli_run;
 // Calls `body` with the run's configuration and model, under a runtime. Reports
 // a failure; returns an exit code.
@@ -344,15 +345,15 @@ bool cli_is_library(const char *text);
 // Returns true if the text names a file of a model: ONNX, or StableHLO's text.
 bool cli_is_model_file(const char *text);
 // Selects the model of a run whose configuration has `kept`, if the user has
-// named `named` (NULL: none). A shared library must be named by the user; a
+// named `named` (NULL: none) and, if it is set, the step. A shared library must be named by the user; a
 // model file, which is no code, only if it has moved.
 // Returns false if there is none, which is reported.
-bool cli_run_model(const char *command, const char *run_folder,
+bool cli_run_model(const char *command, const char *run_folder, ls_opt step,
                    const char *kept, const char *named, const char **out_model);
 // Refuses to load the model or the optimizer, `flag`, of a run, which is in the
 // library `kept`, as code that the user has not named.
 bool cli_refuse_library(const char *command, const char *flag,
-                        const char *run_folder, const char *kept);
+                        const char *run_folder, ls_opt step, const char *kept);
 
 // The optimizer of a shared library, of which a program has one at most.
 typedef struct cli_optimizer {

@@ -123,25 +123,27 @@ const char *cli_quote(const char *text, char *buffer, size_t size) {
 }
 
 bool cli_refuse_library(const char *command, const char *flag,
-                        const char *run_folder, const char *kept) {
-  char run[PATH_MAX], library[PATH_MAX];
+                        const char *run_folder, ls_opt step, const char *kept) {
+  char run[PATH_MAX], library[PATH_MAX], at[32] = "";
+  if (step.set) snprintf(at, sizeof(at), "@%lld", (long long)step.value);
   return cli_refuse(
       command,
       "the %s of the run in '%s' is in a shared library, which is code "
-      "and is loaded only if you name it: lockstep %s%s %s --%s %s",
+      "and is loaded only if you name it: lockstep %s%s %s%s --%s %s",
       flag, run_folder, command,
       strcmp(command, "train") == 0 ? " --resume" : "",
-      cli_quote(run_folder, run, sizeof(run)), flag,
+      cli_quote(run_folder, run, sizeof(run)), at, flag,
       cli_quote(kept, library, sizeof(library)));
 }
 
-bool cli_run_model(const char *command, const char *run_folder,
+bool cli_run_model(const char *command, const char *run_folder, ls_opt step,
                    const char *kept, const char *named,
                    const char **out_model) {
   const bool library = cli_is_library(kept), onnx = cli_is_model_file(kept);
   *out_model = named != NULL ? named : kept;
   if (named == NULL) {
-    return !library || cli_refuse_library(command, "model", run_folder, kept);
+    return !library ||
+           cli_refuse_library(command, "model", run_folder, step, kept);
   }
   if (library ? cli_is_library(named)
       : onnx  ? cli_is_model_file(named)

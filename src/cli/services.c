@@ -466,8 +466,8 @@ static int use_run(cli_run *run, const ls_train_config *config,
                    ls_status (*body)(void *user, const ls_train_config *config,
                                      const ls_model_type *type),
                    void *user) {
-  if (!cli_run_model(run->command, run->folder, config->model, run->model,
-                     &run->model))
+  if (!cli_run_model(run->command, run->folder, run->step, config->model,
+                     run->model, &run->model))
     return CLI_USAGE;
   const ls_model_type *type = cli_find_model(run->command, run->model);
   if (type == NULL) return CLI_FAILED;
@@ -494,13 +494,12 @@ ls_status cli_load_run(const cli_run *run, const ls_model *model,
 
 // Splits RUN@STEP into the run's folder and its checkpoint.
 static bool take_step(cli_run *run) {
-  ls_opt step;
-  if (!cli_split_step(run->command, run->folder, run->room, &step))
+  if (!cli_split_step(run->command, run->folder, run->room, &run->step))
     return false;
-  if (!step.set || !cli_is_run(run->room)) return true;
+  if (!run->step.set || !cli_is_run(run->room)) return true;
   run->folder = run->room;
   snprintf(run->checkpoint, sizeof(run->checkpoint), "%s/model.ckpt-%lld",
-           run->folder, (long long)step.value);
+           run->folder, (long long)run->step.value);
   return true;
 }
 

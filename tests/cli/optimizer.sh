@@ -63,6 +63,8 @@ for as in model estimator; do
   works '"class":' predict run
   ends 2 "the optimizer of the run in 'run' is in a shared library, $named: \
 lockstep train --resume run --optimizer $here/own.so:heavy" train --resume run
+  ends 2 "$named: lockstep train --resume run@40 --optimizer" \
+    train --resume run@40 --run-dir on
   ends 2 "$named: lockstep replay run --optimizer $here/own.so:heavy" replay run
   ends 2 "--optimizer is 'heavy' with SHA-256 '$(sha256sum changed.so |
     cut -d ' ' -f 1)', the run in 'run' has 'heavy' with SHA-256 '$hash': it \

@@ -42,6 +42,10 @@ untouched
 ends 2 "you name it: lockstep train --resume run --model $here/mine.so" \
   train --resume run
 untouched
+ends 2 "lockstep train --resume run@3 --model $here/mine.so" \
+  train --resume run@3 --run-dir on
+ends 2 "lockstep eval run@3 --model $here/mine.so" eval run@3
+untouched
 works eval run --model ./mine.so
 loaded
 works train --resume run --model ./mine.so --steps 6 --quiet

@@ -179,6 +179,10 @@ const char *cli_train_command(const train_flags *flags) {
   return flags->again != NULL ? flags->again->command : "train";
 }
 
+ls_opt cli_train_named_step(const train_flags *flags) {
+  return flags->again == NULL ? flags->resume_step : (ls_opt){0};
+}
+
 ls_status cli_check_spike(const train_flags *flags,
                           const ls_run_context *context) {
   char examples[200];
@@ -490,8 +494,8 @@ int cli_train_run(const cli_syntax *syntax, train_flags *flags) {
   } else if (run.resumed == NULL) {
     run.config = cli_train_fresh(flags);
     code = run_session(flags, &run);
-  } else if (cli_run_model(command, flags->resume, run.resumed->model,
-                           asked->model, &model) &&
+  } else if (cli_run_model(command, flags->resume, cli_train_named_step(flags),
+                           run.resumed->model, asked->model, &model) &&
              cli_train_agrees(syntax, flags, run.resumed)) {
     run.config = cli_train_resumed(syntax, flags, run.resumed, model);
     code = run_session(flags, &run);

@@ -76,7 +76,8 @@ bool cli_train_optimizer_agrees(const train_flags *flags, const char *has,
   const cli_optimizer *own = cli_own_optimizer();
   if (!cli_is_library(has)) return true;
   if (asked == NULL)
-    return cli_refuse_library(command, "optimizer", flags->resume, has);
+    return cli_refuse_library(command, "optimizer", flags->resume,
+                              cli_train_named_step(flags), has);
   if (!cli_is_library(asked))
     return cli_train_differs(flags, "optimizer", asked, has);
   if (!cli_find_optimizer(command, asked)) return false;

@@ -177,6 +177,9 @@ void cli_spread_print(const cli_spread *all);
 
 // Returns the name of the command, for messages.
 const char *cli_train_command(const train_flags *flags);
+// Returns the step of --resume RUN@STEP; not set if steps are made again, which
+// resume at steps that the command finds.
+ls_opt cli_train_named_step(const train_flags *flags);
 // Returns true if the flags are compatible; reports a conflict.
 bool cli_train_check(train_flags *flags);
 // Reports that a resumed run has another value of a flag; returns true if that
