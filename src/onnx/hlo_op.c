@@ -348,7 +348,7 @@ static void read_name(ls_hlo_reader *r, ls_hlo_op *o) {
   const bool is_composite = ls_hlo_accept(r, "stablehlo.composite");
   const char *text = ls_hlo_text(r), *dot = strrchr(text, '.');
   if ((r->now.kind != LS_HLO_NAME && r->now.kind != LS_HLO_STRING) ||
-      strlen(text) >= sizeof(o->type)) {
+      (strlen(text) >= sizeof(o->type) && !is_composite)) {
     LS_HLO_EXPECTED(r, "an op");
     return;
   }

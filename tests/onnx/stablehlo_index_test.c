@@ -308,6 +308,11 @@ TEST(the_largest_are_read) {
             "version = 1 : i32} : (" T23 ") -> " T23),
        {-3, -1, -2, -5, -4, -6},
        NULL},
+      {LINE("%y = stablehlo.composite \"a_company.a_rather_long_name_of_an_"
+            "operation_that_is_composed\" %x {decomposition = @negate, "
+            "version = 1 : i32} : (" T23 ") -> " T23),
+       {-3, -1, -2, -5, -4, -6},
+       NULL},
   };
   EXPECT_ROWS(rows, 3, 1, 2, 5, 4, 6);
 }
