@@ -273,7 +273,6 @@ static ls_status compare_ranks(ls_loop *loop, ls_status own) {
       {"check_ranks", .number = o->check_ranks},
       {"number of steps between checksums", .number = o->checksum},
       {"attest", .number = o->attest},
-      {"use of event files", .number = o->events != NULL},
       {"use of a test set", .number = o->test != NULL},
       {"data, by their hash", .text = data},
       {"test set, by its hash", .text = test},

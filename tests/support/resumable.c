@@ -434,6 +434,7 @@ static ls_status train(life *it, const parts *p, ls_hook *hook) {
                           .iterations_per_loop = r->iterations,
                           .loop_infeed = r->loop_infeed,
                           .run_folder = r->folder,
+                          .events = r->events,
                           .overwrite = r->overwrite,
                           .resume = r->resume,
                           .inexact = r->inexact,

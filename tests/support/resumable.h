@@ -18,6 +18,7 @@ enum {
 // Zero in a field is its default.
 typedef struct resumable {
   const char *folder;  // Required.
+  const char *events;  // Folder of event files. Default: none.
   const char *log;     // The examples' log. Default: none.
   int64_t replicas, seed;
   double rate;    // Of dropout. Default 0.5.

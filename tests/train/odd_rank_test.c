@@ -3,6 +3,7 @@
 // Trainings of which one rank differs: by its options, by its data, or by a
 // value that it has changed.
 #include <string.h>
+#include <unistd.h>
 
 #include "lockstep/training_parts.h"
 #include "support/expect.h"
@@ -59,6 +60,18 @@ TEST(options_that_differ_are_named_with_both_values) {
   for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); ++i)
     expect_odd(&alike, &rows[i].odd, rows[i].rank,
                "FAILED_PRECONDITION: ", rows[i].part);
+}
+
+// Rank 0 alone writes them.
+TEST(event_files_of_one_rank_alone_are_none_of_the_others) {
+  ls_train_result result;
+  resumable r = alike, odd = alike;
+  odd.events = "events";
+  r.odd = &odd;
+  expect_ok(resumable_run(&r, &result));
+  assert_int_equal(result.steps, alike.steps);
+  remove_folder("events/train");
+  (void)rmdir("events");
 }
 
 // Variables of a warm start are each rank's own.
