@@ -269,12 +269,12 @@ class _Arithmetic:
   def __ge__(self, other): return call("ls_greater_equal", *_pair(self, other))
 
   def __eq__(self, other):
-    return (NotImplemented if other is None else
-            call("ls_equal", *_pair(self, other)))
+    return (call("ls_equal", *_pair(self, other)) if _is_operand(other) else
+            NotImplemented)
 
   def __ne__(self, other):
-    return (NotImplemented if other is None else
-            call("ls_not_equal", *_pair(self, other)))
+    return (call("ls_not_equal", *_pair(self, other)) if _is_operand(other) else
+            NotImplemented)
 
   __hash__ = object.__hash__
 
@@ -503,8 +503,8 @@ class Error(Exception):
 
 
 # Exceptions that callbacks have raised: thread, text, exception. Those on
-# threads that read ahead may be ones that nobody comes to see.
-_raised = collections.deque(maxlen=8)
+# threads that read ahead, one an element, may be ones that nobody comes to see.
+_raised = collections.deque(maxlen=64)
 
 
 def _check(status):
@@ -1565,6 +1565,17 @@ def _to_tensor(value, dtype=None):
   return lib.ls_constant(made.address)
 
 
+def _is_operand(value):
+  """Returns true for tensors, variables, numbers, lists and buffers."""
+  if isinstance(value, (_Arithmetic, Array, numbers.Number, list, tuple)):
+    return True
+  try:
+    memoryview(value)
+  except TypeError:
+    return False
+  return True
+
+
 def _pair(x, y):
   """Returns two operands; numbers take the type of the other one."""
   if isinstance(x, (Tensor, Variable)):
@@ -1877,6 +1888,7 @@ class ranks:  # pylint: disable=invalid-name
   def __exit__(self, kind, *_):
     if kind is not None:
       return
+    _raised.clear()  # Their frames hold objects.
     gc.collect()  # Functions and graphs in cycles, too.
     lib.ls_runtime_make_current(self._previous)
     _check(lib.ls_runtime_destroy(self._runtime))
@@ -1899,14 +1911,16 @@ def train(**options):
       raised.append(error)
       lib.ls_train_stop_request(ctypes.byref(stop))
 
-  # Python runs handlers in a report, after each step.
-  options["report"] = functools.partial(guard, report or (lambda progress: None))
-  keep = []
-  made = _to_struct(_declared.types["ls_train_options"], options, keep)
-  result = _ctype(_declared.types["ls_train_result"])()
   handler = signal.getsignal(signal.SIGINT)
   is_guarded = callable(handler) and (
       threading.current_thread() is threading.main_thread())
+  if report is None and is_guarded:
+    report = lambda progress: None  # Python runs handlers in it.
+  if report is not None:
+    options["report"] = functools.partial(guard, report)
+  keep = []
+  made = _to_struct(_declared.types["ls_train_options"], options, keep)
+  result = _ctype(_declared.types["ls_train_result"])()
   if is_guarded:
     signal.signal(signal.SIGINT, functools.partial(guard, handler))
   try:

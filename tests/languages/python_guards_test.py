@@ -6,6 +6,7 @@ import array
 import ctypes
 import gc
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -307,7 +308,9 @@ class Tensors(unittest.TestCase):
       self.assertEqual((x == v).array().tolist(), [False, True])
       self.assertEqual((v != [2.0, 3.0]).array().tolist(), [False, True])
       self.assertEqual(ls.select(x == 1, x, -x).array().tolist(), [1, -2])
-      self.assertEqual((x == None, x != None), (False, True))  # pylint: disable=singleton-comparison
+      for other in (None, "a", object()):
+        self.assertEqual((x == other, x != other), (False, True))
+      self.assertIn(x, ["a", x])
       self.assertEqual(len({x, v, x}), 2)
       try:
         import numpy
@@ -479,6 +482,65 @@ class Callbacks(unittest.TestCase):
         read(data.prefetch(4))
       self.assertIs(caught.exception.__cause__, error)
     self.assertEqual([item for item in ls._raised if item[2] is error], [])
+
+  def test_the_cause_is_known_after_many_failures_read_ahead(self):
+    last = threading.Event()
+
+    def fail(x):
+      if x.tolist() == 17:
+        last.set()
+      if x.tolist() > 0:
+        raise ValueError("row %d" % x.tolist())
+      return x
+
+    data = iter(ls.dataset_range(0, 18, 1).map(call=fail).prefetch(32))
+    next(data)
+    last.wait(10)
+    with self.assertRaisesRegex(ls.Error, "ValueError: row 1") as caught:
+      next(data)
+    self.assertIsInstance(caught.exception.__cause__, ValueError)
+
+  def test_an_exception_that_nobody_sees_holds_no_block_of_ranks(self):
+    raised = threading.Event()
+
+    def use():
+      double = ls.function(lambda x: x * 2)
+      double(ls.array([1.0]))
+
+      def fail(epoch):
+        yield ls.array(1)
+        raised.set()
+        raise ValueError(double)
+
+      data = iter(ls.dataset_from_generator(
+          element=ls.nest_spec("i64", ()), open=fail,
+          next=next).prefetch(4))
+      next(data)
+      raised.wait(10)
+
+    with ls.ranks(threads=1):
+      use()
+
+  def test_a_training_calls_python_only_for_a_report_or_an_interrupt(self):
+    data = ls.dataset_synthetic(size=64, shape=(16,), num_classes=4)
+    calls = []
+
+    def train(steps):
+      calls.clear()
+      sys.setprofile(lambda frame, event, arg: calls.append(event))
+      try:
+        ls.train(model=ls.model("tiny", metrics=True), train=data, steps=steps,
+                 strategy=ls.mirrored_strategy(num_replicas=1))
+      finally:
+        sys.setprofile(None)
+      return len(calls)
+
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+      train(1)  # Finds declarations.
+      self.assertEqual(train(1), train(40))
+    finally:
+      signal.signal(signal.SIGINT, handler)
 
 
 if __name__ == "__main__":
