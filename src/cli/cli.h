@@ -276,7 +276,7 @@ typedef struct cli_run {
   // Set by cli_with_run: the checkpoint that `folder` named, RUN@STEP, in its
   // folder; "": the newest.
   char room[PATH_MAX], checkpoint[PATH_MAX + 32];
-  ls_opt step;  // Of that checkpoint.
+  ls_opt step;  // Step of that checkpoint.
 } cli_run;
 // Calls `body` with the run's configuration and model, under a runtime. Reports
 // a failure; returns an exit code.
