@@ -136,9 +136,6 @@ typedef struct ls_restore_options {
   // States to restore, by name or pattern. NULL: all; a list of 0 items: none.
   const char *const *states;
   size_t num_states;
-  // On: the checkpoint may lack states; they are restored from an empty record
-  // then. Default off.
-  ls_flag missing_states;
 } ls_restore_options;
 typedef struct ls_restore_report {
   int64_t step;

@@ -170,9 +170,6 @@ typedef struct ls_estimator_training {
   // Continues a training of this input: a saved position at its end ends the
   // training. Default: a new training begins the input again there.
   bool continues_input;
-  // Set by a listener: ends the training after the run, to be continued.
-  // Afterwards true if that alone has ended it.
-  bool *pauses;
 } ls_estimator_training;
 
 typedef struct ls_training_end {

@@ -76,7 +76,6 @@ typedef struct ls_monitored_options {
   // States in the checkpoints besides variables. Lent.
   const ls_saveable *states;
   size_t num_states;
-  ls_flag missing_states;           // See ls_restore_options.
   const ls_train_stop *stop;        // Lent.
   const ls_train_stop *other_stop;  // A second source of stop requests, lent.
   // Seconds during which the session, also the first, is created again when it

@@ -185,7 +185,7 @@ static ls_status find_states(const restoring *self, const ls_record *all) {
     if (!ls_name_is_chosen(&choice, name)) continue;
     ls_status status = ls_record_find(all, name, &self->records[i]);
     if (ls_status_code(status) == LS_NOT_FOUND &&
-        self->options->missing_states == LS_FLAG_ON) {
+        self->checkpoints->allows_missing) {
       ls_status_free(status);
       status = ls_ok();
       self->records[i] = &empty;

@@ -33,6 +33,8 @@ struct ls_checkpoints {
   ls_ranks ranks, writers;          // For callers; for writer threads.
   bool shares;                      // True if all ranks see the same folder.
   bool only_reads;  // Saves nothing, and removes nothing from the folder.
+  // States that a checkpoint lacks are restored from an empty record.
+  bool allows_missing;
   void *lock;       // Lock of the folder; NULL: not held by these checkpoints.
   int64_t asked_nanos;  // Time when the lock was last asked for.
   // Folder for copies of rank 0's files during a restore, on a rank that does

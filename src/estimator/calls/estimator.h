@@ -72,6 +72,13 @@ LS_MUST_USE ls_status ls_estimator_meet_ranks(const ls_estimator *self,
                                               const ls_eval_spec *eval,
                                               ls_ranks *ranks);
 
+// Trains as ls_estimator_train does, which has zeroed `out_end`. A listener may
+// set `*pauses`, which ends the training after the run, to be continued;
+// afterwards it is true if that alone has ended it. NULL: never.
+LS_MUST_USE ls_status ls_estimator_train_part(
+    ls_estimator *estimator, const ls_estimator_training *training,
+    bool *pauses, ls_training_end *out_end);
+
 // ---- Results of evaluations ------------------------------------------------
 // Results of an evaluation: its losses, and event files.
 

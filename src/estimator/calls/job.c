@@ -3,6 +3,7 @@
 #include "estimator/calls/job.h"
 
 #include "estimator/config/config.h"
+#include "train/hooks/saving.h"
 
 // ---- The system ------------------------------------------------------------
 // Refuses a second use of a system. A core has one program and one pair of
@@ -143,7 +144,7 @@ ls_status ls_job_session(ls_job *job, bool restores,
   const ls_run_values *config = ls_estimator_run_values(job->estimator);
   const bool on_ranks = job->ranks.communicator != NULL;
   LS_RETURN_IF_ERROR(ls_job_add_hooks(job, LS_HOOKS_LAST));
-  return ls_monitored_session_create(
+  return ls_monitored_session_make(
       &(ls_monitored_options){
           .graph = job->graph,
           .scaffold = &job->scaffold,
@@ -152,7 +153,6 @@ ls_status ls_job_session(ls_job *job, bool restores,
           .checkpoints = restores ? job->estimator->model_dir : NULL,
           .states = &job->state,
           .num_states = restores ? 1 : 0,
-          .missing_states = LS_FLAG_ON,
           .stop = on_ranks ? &job->agreed : job->stop,
           .other_stop = on_ranks ? NULL : &job->system_gone,
           // Ranks that lose a session end, and are started again.
@@ -163,7 +163,7 @@ ls_status ls_job_session(ls_job *job, bool restores,
           .config = config->session_config,
           .ranks = on_ranks ? LS_FLAG_ON : LS_FLAG_OFF,
       },
-      out_session);
+      true, out_session);
 }
 
 // Logs the end of the input if that ended the runs (OUT_OF_RANGE). Returns

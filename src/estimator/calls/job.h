@@ -80,7 +80,7 @@ struct ls_job {
   ls_ranks ranks;
   ls_train_stop agreed;
   bool stops_build;  // A request ends building the model, too.
-  bool *pauses;      // As in ls_estimator_training; NULL: never.
+  bool *pauses;      // As in ls_estimator_train_part; NULL: never.
   bool is_paused;    // True if that alone ends the runs.
 
   // Fields for jobs on TPUs.

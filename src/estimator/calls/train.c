@@ -373,10 +373,10 @@ static ls_status train_model(ls_job *job, const ls_estimator_training *t,
 // call, whose hooks see its begin and its end all the same.
 static ls_status train_once(ls_estimator *self, const ls_estimator_training *t,
                             int64_t saved, bool afresh, bool was_asked,
-                            ls_training_end *end, bool *again) {
+                            bool *pauses, ls_training_end *end, bool *again) {
   ls_job job = {.stop = t->stop,
                 .stops_build = !was_asked,
-                .pauses = t->pauses,
+                .pauses = pauses,
                 .afresh = afresh,
                 .steps_wanted = t->steps,
                 .max_steps = t->max_steps};
@@ -390,29 +390,30 @@ static ls_status train_once(ls_estimator *self, const ls_estimator_training *t,
 
 // Trains in the folder; `end` is zeroed.
 static ls_status train_in(ls_estimator *self, const ls_estimator_training *t,
-                          ls_run_folder *folder, ls_training_end *end) {
+                          bool *pauses, ls_run_folder *folder,
+                          ls_training_end *end) {
   const bool asked = ls_train_stop_requested(t->stop);
   bool done = false, again = false;
   int64_t step = -1;
   LS_RETURN_IF_ERROR(begin_everywhere(self, t, folder, &done, &step));
   end->step = step;
   if (done) return ls_ok();
-  LS_RETURN_IF_ERROR(train_once(self, t, step, false, asked, end, &again));
+  LS_RETURN_IF_ERROR(
+      train_once(self, t, step, false, asked, pauses, end, &again));
   again = again && !t->continues_input;
   if (again)
-    LS_RETURN_IF_ERROR(train_once(self, t, step, true, asked, end, &again));
+    LS_RETURN_IF_ERROR(
+        train_once(self, t, step, true, asked, pauses, end, &again));
   if (!end->has_loss && !t->continues_input)
     ls_runtime_log(self->runtime, LS_LOG_WARNING, "estimator",
                    "training has made no step");
   return ls_ok();
 }
 
-ls_status ls_estimator_train(ls_estimator *estimator,
-                             const ls_estimator_training *training,
-                             ls_training_end *out_end) {
+ls_status ls_estimator_train_part(ls_estimator *estimator,
+                                  const ls_estimator_training *training,
+                                  bool *pauses, ls_training_end *out_end) {
   ls_training_end end = {0};
-  if (out_end != NULL) *out_end = end;
-  LS_REQUIRE(estimator, training);
   LS_RETURN_IF_ERROR(
       ls_hooks_check("hooks", training->hooks, training->num_hooks));
   LS_REQUIRE_ITEMS(training->listeners, training->num_listeners);
@@ -420,7 +421,15 @@ ls_status ls_estimator_train(ls_estimator *estimator,
   LS_OWN(ls_run_folder, folder) = {0};
   ls_run_folder_init(&folder, estimator->runtime, estimator->model_dir);
   LS_RETURN_IF_ERROR(ls_run_folder_settle(
-      &folder, train_in(estimator, training, &folder, &end)));
+      &folder, train_in(estimator, training, pauses, &folder, &end)));
   if (out_end != NULL) *out_end = end;
   return ls_ok();
+}
+
+ls_status ls_estimator_train(ls_estimator *estimator,
+                             const ls_estimator_training *training,
+                             ls_training_end *out_end) {
+  if (out_end != NULL) *out_end = (ls_training_end){0};
+  LS_REQUIRE(estimator, training);
+  return ls_estimator_train_part(estimator, training, NULL, out_end);
 }

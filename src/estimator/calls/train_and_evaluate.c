@@ -453,7 +453,7 @@ static ls_status train_and_evaluate_at_end(void *user, ls_session *session,
 
 static ls_status train_once(local *self, const ls_save_listener *listeners,
                             size_t count, ls_training_end *end) {
-  return ls_estimator_train(
+  return ls_estimator_train_part(
       self->evaluator.estimator,
       &(ls_estimator_training){
           .input = self->train->input,
@@ -470,9 +470,8 @@ static ls_status train_once(local *self, const ls_save_listener *listeners,
           .continues_input = self->evaluator.out->training.has_loss,
           .kept_step = judges_any(&self->judges)
                            ? &self->judges.keep.state.best_step
-                           : NULL,
-          .pauses = &self->pauses},
-      end);
+                           : NULL},
+      &self->pauses, end);
 }
 
 // Trains in parts; each part continues where the previous one was stopped for

@@ -7,6 +7,7 @@
 #include "base/require.h"
 #include "base/text.h"
 #include "base/values/nest_internal.h"
+#include "state/checkpoints.h"
 
 enum { CALLERS, STEP, FIRST_OF_HOOKS };  // Order of a run's fetches.
 
@@ -17,11 +18,8 @@ static ls_status restore_newest(ls_checkpoints *checkpoints,
   size_t count = 0;
   LS_RETURN_IF_ERROR(ls_checkpoints_list(checkpoints, NULL, 0, &count));
   if (count == 0) return ls_ok();
-  LS_RETURN_IF_ERROR(ls_checkpoints_restore(
-      checkpoints,
-      &(ls_restore_options){.missing_states =
-                                context->of->options.missing_states},
-      &report));
+  checkpoints->allows_missing = context->of->allows_missing;
+  LS_RETURN_IF_ERROR(ls_checkpoints_restore(checkpoints, NULL, &report));
   ls_runtime_log(context->runtime, LS_LOG_INFO, "train",
                  "restored the checkpoint of step %lld",
                  (long long)report.step);
@@ -197,21 +195,28 @@ static void monitored_destroy(ls_monitored_session *self) {
   (void)ls_runtime_make_current(before);
 }
 
-ls_status ls_monitored_session_create(const ls_monitored_options *options,
-                                      ls_monitored_session **out_session) {
-  LS_REQUIRE_OUT(out_session, options, options->graph);
+ls_status ls_monitored_session_make(const ls_monitored_options *options,
+                                    bool allows_missing,
+                                    ls_monitored_session **out_session) {
   LS_REQUIRE_EACH_FIELD(options->states, options->num_states, name);
   LS_RETURN_IF_ERROR(
       ls_hooks_check("hooks", options->hooks, options->num_hooks));
   LS_NEW_OR_RETURN(ls_current_allocator(), ls_monitored_session, self);
   self->runtime = ls_runtime_current();
   self->options = *options;
+  self->allows_missing = allows_missing;
   const ls_status status = monitored_begin(self);
   if (ls_status_is_ok(status))
     *out_session = self;
   else
     monitored_destroy(self);
   return status;
+}
+
+ls_status ls_monitored_session_create(const ls_monitored_options *options,
+                                      ls_monitored_session **out_session) {
+  LS_REQUIRE_OUT(out_session, options, options->graph);
+  return ls_monitored_session_make(options, false, out_session);
 }
 
 // ---- Stop ------------------------------------------------------------------

@@ -70,6 +70,7 @@ LS_MUST_USE ls_status ls_collection_ops(const ls_graph *graph, const char *name,
 struct ls_monitored_session {
   ls_runtime *runtime;  // Current when it was made, and when it is closed.
   ls_monitored_options options;
+  bool allows_missing;  // Checkpoints may lack states.
   char *checkpoints;
   ls_scaffold own;
   ls_scaffold *scaffold;
@@ -88,6 +89,11 @@ struct ls_monitored_session {
   int64_t sessions;  // Number of sessions created.
 };
 
+// Creates a session as ls_monitored_session_create does. With `allows_missing`
+// states that a checkpoint lacks are restored from an empty record.
+LS_MUST_USE ls_status ls_monitored_session_make(
+    const ls_monitored_options *options, bool allows_missing,
+    ls_monitored_session **out_session);
 // Returns the number of sessions created so far.
 int64_t ls_monitored_sessions(const ls_monitored_session *self);
 
