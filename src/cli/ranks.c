@@ -160,7 +160,7 @@ static const struct {
 } shared_flags[] = {
     {"--run-dir", false},    {"--resume", false},    {"--estimator", false},
     {"--warm-start", false}, {"--find-nan", false},  {"--find-lr", false},
-    {"--seeds", true},       {"--find-spike", true},
+    {"--events", false},     {"--seeds", true},      {"--find-spike", true},
 };
 enum { NUM_SHARED = sizeof(shared_flags) / sizeof(shared_flags[0]) };
 

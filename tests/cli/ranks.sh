@@ -25,7 +25,7 @@ equals() {
 
 trains() {
   run=$PWD/run
-  rm -rf "$run"
+  rm -rf "$run" new
   gives 0 3 "$lockstep" "$@" --run-dir "$run"
   equals "ranks give other bytes"
   says 'test accuracy' out.txt 1
@@ -57,7 +57,7 @@ trains() {
     gives 2 2 "$lockstep" eval "$run"
     says 'this command runs in one process' err.txt 2
     for flag in "--find-spike 0.1" "--seeds 2" "--warm-start ../warm-1" \
-                --estimator --find-nan --find-lr; do
+                --estimator --find-nan --find-lr --events; do
       # shellcheck disable=SC2086
       gives 2 1 "$lockstep" "$@" --run-dir new : \
         -n 1 "$lockstep" "$@" --run-dir new $flag
@@ -65,7 +65,7 @@ trains() {
     done
     gives 2 1 "$lockstep" "$@" --seeds 2 : -n 1 "$lockstep" "$@" --seeds 3
     says 'ranks 0 and 1 have another --seeds' err.txt 1
-    for flag in --attest --events "--test none" "--test-steps 2" \
+    for flag in --attest "--test none" "--test-steps 2" \
                 "--stop-early test_loss"; do
       # shellcheck disable=SC2086
       gives 5 1 "$lockstep" "$@" --run-dir new : \
