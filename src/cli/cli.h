@@ -345,8 +345,8 @@ bool cli_is_library(const char *text);
 // Returns true if the text names a file of a model: ONNX, or StableHLO's text.
 bool cli_is_model_file(const char *text);
 // Selects the model of a run whose configuration has `kept`, if the user has
-// named `named` (NULL: none) and, if it is set, the step. A shared library must be named by the user; a
-// model file, which is no code, only if it has moved.
+// named `named` (NULL: none) and, if it is set, the step. A shared library must
+// be named by the user; a model file, which is no code, only if it has moved.
 // Returns false if there is none, which is reported.
 bool cli_run_model(const char *command, const char *run_folder, ls_opt step,
                    const char *kept, const char *named, const char **out_model);

@@ -55,8 +55,7 @@ static bool is_free(const char *key) {
 // Skips the path of a library in an optimizer's "/dir/mine.so:NAME": the hash of
 // the file tells whether it is another.
 static void skip_path(cli_member *optimizer) {
-  const char *name =
-      memrchr(optimizer->value, ':', optimizer->value_size);
+  const char *name = memrchr(optimizer->value, ':', optimizer->value_size);
   if (name == NULL) return;
   optimizer->value_size -= (size_t)(name - optimizer->value);
   optimizer->value = name;

@@ -33,8 +33,8 @@ static ls_status open_reader(record_stage *self) {
   return ls_ok();
 }
 
-// Reads the next record's bytes, in this or a later file; OUT_OF_RANGE at the
-// end.
+// Reads the next record's bytes, in this or a later file, and moves behind it;
+// OUT_OF_RANGE at the end.
 static ls_status next_bytes(record_stage *self, ls_record_at *at, char **bytes,
                             size_t *size) {
   const ls_record_source *source = source_of(self);
@@ -45,7 +45,11 @@ static ls_status next_bytes(record_stage *self, ls_record_at *at, char **bytes,
                          .opened = true};
     const ls_status status = source->decoder->format->next(
         source->decoder, &self->reader, at, bytes, size);
-    if (ls_status_is_ok(status)) return status;
+    if (ls_status_is_ok(status)) {
+      ++self->record;
+      ++self->id;
+      return status;
+    }
     close_reader(self);
     // A damaged file ends here.
     ++self->file;
@@ -63,8 +67,6 @@ static ls_status next_record(ls_stage *stage, ls_nest *element) {
   char *bytes = NULL;
   size_t size = 0;
   LS_RETURN_IF_ERROR(next_bytes(self, &at, &bytes, &size));
-  ++self->record;
-  ++self->id;
   ls_fetch *fetch = ls_work_take_fetch(stage->work);
   if (fetch == NULL) return ls_out_of_memory();
   const ls_status status = ls_record_source_element(source_of(self), fetch, &at,
@@ -77,10 +79,7 @@ static ls_status skip_record(record_stage *self) {
   ls_record_at at;
   char *bytes = NULL;
   size_t size = 0;
-  LS_RETURN_IF_ERROR(next_bytes(self, &at, &bytes, &size));
-  ++self->record;
-  ++self->id;
-  return ls_ok();
+  return next_bytes(self, &at, &bytes, &size);
 }
 
 static ls_status skip_records(ls_stage *stage, int64_t count) {
