@@ -49,7 +49,6 @@ static ls_status compare_facts(ls_ranks *ranks, const ls_plan *plan,
       {"check_ranks", .number = t->lines.check_ranks},
       {"gradient_norm", .number = t->lines.gradient_norm},
       {"attest", .number = t->lines.attest},
-      {"use of event files", .number = t->lines.events != NULL},
   };
   return ls_run_facts_compare(ranks, ls_ok(), facts, LS_COUNT_OF(facts));
 }
