@@ -13,7 +13,6 @@
 #include "base/status_cause.h"
 #include "base/values/array_internal.h"
 #include "base/values/numbers.h"
-#include "lockstep/half.h"
 #include "lockstep/object.h"
 #include "lockstep/shape_rules.h"
 
@@ -280,145 +279,37 @@ ls_status ls_array_wait(const ls_array *array) {
 }
 
 // ---- Conversion ------------------------------------------------------------
-// Converts an i64 that does not fit a double, rounding as ls_odd_f32_of_f64
-// does.
-static double i64_to_odd(int64_t value) {
-  uint64_t magnitude = value < 0 ? -(uint64_t)value : (uint64_t)value;
-  const uint64_t dropped = (UINT64_C(1) << 11) - 1;
-  if (magnitude >> 53 != 0 && (magnitude & dropped) != 0)
-    magnitude = (magnitude & ~dropped) | (dropped + 1);
-  const double result = (double)magnitude;
-  return value < 0 ? -result : result;
-}
-
 static bool is_inside(const ls_array *array, int64_t index) {
   return index >= 0 && index < array->num_elements;
 }
 
-// Point to element `index` as a T.
-#define AT(T) (&((T *)ls_array_mutable_data(array))[index])
-#define CONST_AT(T) (((const T *)ls_array_data(array))[index])
+static void *element_at(const ls_array *array, int64_t index) {
+  return (char *)(uintptr_t)ls_array_data(array) +
+         (size_t)index * ls_dtype_size(array->dtype);
+}
 
 double ls_array_f64(const ls_array *array, int64_t index) {
-  if (!is_inside(array, index)) return 0;
-  switch (array->dtype) {
-  case LS_DTYPE_F64:
-    return CONST_AT(double);
-  case LS_DTYPE_F32:
-    return (double)CONST_AT(float);
-  case LS_DTYPE_F16:
-    return (double)ls_f16_to_f32(CONST_AT(uint16_t));
-  case LS_DTYPE_BF16:
-    return (double)ls_bf16_to_f32(CONST_AT(uint16_t));
-  case LS_DTYPE_U64:
-    return (double)CONST_AT(uint64_t);
-  default:
-    return (double)ls_array_i64(array, index);
-  }
+  double value = 0;
+  if (is_inside(array, index))
+    ls_values_to_f64(array->dtype, element_at(array, index), 1, &value);
+  return value;
 }
 
 int64_t ls_array_i64(const ls_array *array, int64_t index) {
-  if (!is_inside(array, index)) return 0;
-  switch (array->dtype) {
-  case LS_DTYPE_F64:
-  case LS_DTYPE_F32:
-  case LS_DTYPE_F16:
-  case LS_DTYPE_BF16:
-    return ls_i64_of_f64(ls_array_f64(array, index), INT64_MIN, INT64_MAX);
-  case LS_DTYPE_I8:
-    return CONST_AT(int8_t);
-  case LS_DTYPE_I16:
-    return CONST_AT(int16_t);
-  case LS_DTYPE_I32:
-    return CONST_AT(int32_t);
-  case LS_DTYPE_I64:
-    return CONST_AT(int64_t);
-  case LS_DTYPE_U8:
-    return CONST_AT(uint8_t);
-  case LS_DTYPE_U16:
-    return CONST_AT(uint16_t);
-  case LS_DTYPE_U32:
-    return CONST_AT(uint32_t);
-  case LS_DTYPE_U64:
-    return (int64_t)CONST_AT(uint64_t);
-  case LS_DTYPE_BOOL:
-    return CONST_AT(uint8_t) != 0;
-  default:
-    return 0;
-  }
-}
-
-// Converts to the integers of a type other than u64, of which it gives the
-// least or greatest beyond them.
-static int64_t saturated(ls_dtype dtype, double value) {
-  const int64_t most = INT64_MAX >> (64 - 8 * (int)ls_dtype_size(dtype));
-  return ls_dtype_is_unsigned(dtype) ? ls_i64_of_f64(value, 0, 2 * most + 1)
-                                     : ls_i64_of_f64(value, -most - 1, most);
+  int64_t value = 0;
+  if (is_inside(array, index))
+    ls_values_to_i64(array->dtype, element_at(array, index), 1, &value);
+  return value;
 }
 
 void ls_array_set_f64(ls_array *array, int64_t index, double value) {
-  if (!is_inside(array, index)) return;
-  switch (array->dtype) {
-  case LS_DTYPE_F64:
-    *AT(double) = value;
-    break;
-  case LS_DTYPE_F32:
-    *AT(float) = (float)value;
-    break;
-  case LS_DTYPE_F16:
-    *AT(uint16_t) = ls_f16_from_f32(ls_odd_f32_of_f64(value));
-    break;
-  case LS_DTYPE_BF16:
-    *AT(uint16_t) = ls_bf16_from_f32(ls_odd_f32_of_f64(value));
-    break;
-  case LS_DTYPE_U64:
-    *AT(uint64_t) = ls_u64_of_f64(value);
-    break;
-  case LS_DTYPE_BOOL:
-    *AT(uint8_t) = value != 0;
-    break;
-  default:
-    if (ls_dtype_is_integer(array->dtype))
-      ls_array_set_i64(array, index, saturated(array->dtype, value));
-  }
+  if (is_inside(array, index))
+    ls_values_from_f64(array->dtype, &value, 1, element_at(array, index));
 }
 
 void ls_array_set_i64(ls_array *array, int64_t index, int64_t value) {
-  if (!is_inside(array, index)) return;
-  switch (array->dtype) {
-  case LS_DTYPE_F64:
-    *AT(double) = (double)value;
-    break;
-  case LS_DTYPE_F32:
-    *AT(float) = (float)value;
-    break;
-  case LS_DTYPE_F16:
-  case LS_DTYPE_BF16:
-    ls_array_set_f64(array, index, i64_to_odd(value));
-    break;
-  // Integers keep their low bits, as in C.
-  case LS_DTYPE_I8:
-  case LS_DTYPE_U8:
-    *AT(uint8_t) = (uint8_t)value;
-    break;
-  case LS_DTYPE_I16:
-  case LS_DTYPE_U16:
-    *AT(uint16_t) = (uint16_t)value;
-    break;
-  case LS_DTYPE_I32:
-  case LS_DTYPE_U32:
-    *AT(uint32_t) = (uint32_t)value;
-    break;
-  case LS_DTYPE_I64:
-  case LS_DTYPE_U64:
-    *AT(uint64_t) = (uint64_t)value;
-    break;
-  case LS_DTYPE_BOOL:
-    *AT(uint8_t) = value != 0;
-    break;
-  default:
-    break;
-  }
+  if (is_inside(array, index))
+    ls_values_from_i64(array->dtype, &value, 1, element_at(array, index));
 }
 
 static bool same_strings(const ls_bytes *a, const ls_bytes *b, int64_t count) {

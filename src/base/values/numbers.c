@@ -87,6 +87,12 @@ void ls_values_from_f64(ls_dtype dtype, const double *from, size_t count,
 void ls_values_to_i64(ls_dtype dtype, const void *from, size_t count,
                       int64_t *to) {
   switch (dtype) {
+    READ(F64, double, ls_i64_of_f64(x, INT64_MIN, INT64_MAX));
+    READ(F32, float, ls_i64_of_f64((double)x, INT64_MIN, INT64_MAX));
+    READ(F16, uint16_t,
+         ls_i64_of_f64((double)ls_f16_to_f32(x), INT64_MIN, INT64_MAX));
+    READ(BF16, uint16_t,
+         ls_i64_of_f64((double)ls_bf16_to_f32(x), INT64_MIN, INT64_MAX));
     READ(I8, int8_t, x);
     READ(I16, int16_t, x);
     READ(I32, int32_t, x);
@@ -95,28 +101,43 @@ void ls_values_to_i64(ls_dtype dtype, const void *from, size_t count,
     READ(U16, uint16_t, x);
     READ(U32, uint32_t, x);
     READ(U64, uint64_t, (int64_t)x);
+    READ(BOOL, uint8_t, x != 0);
   default:
     memset(to, 0, count * sizeof(*to));
   }
 }
 
+// Converts an i64 that does not fit a double, rounding as ls_odd_f32_of_f64
+// does.
+static double i64_to_odd(int64_t value) {
+  uint64_t magnitude = value < 0 ? -(uint64_t)value : (uint64_t)value;
+  const uint64_t dropped = (UINT64_C(1) << 11) - 1;
+  if (magnitude >> 53 != 0 && (magnitude & dropped) != 0)
+    magnitude = (magnitude & ~dropped) | (dropped + 1);
+  const double result = (double)magnitude;
+  return value < 0 ? -result : result;
+}
+
 void ls_values_from_i64(ls_dtype dtype, const int64_t *from, size_t count,
                         void *to) {
-  switch (ls_dtype_size(dtype)) {
-  case 1:
-    for (size_t i = 0; i < count; ++i)
-      ((uint8_t *)to)[i] = (uint8_t)from[i];
-    break;
-  case 2:
-    for (size_t i = 0; i < count; ++i)
-      ((uint16_t *)to)[i] = (uint16_t)from[i];
-    break;
-  case 4:
-    for (size_t i = 0; i < count; ++i)
-      ((uint32_t *)to)[i] = (uint32_t)from[i];
-    break;
+  switch (dtype) {
+    WRITE(F64, double, from[i]);
+    WRITE(F32, float, from[i]);
+    WRITE(F16, uint16_t,
+          ls_f16_from_f32(ls_odd_f32_of_f64(i64_to_odd(from[i]))));
+    WRITE(BF16, uint16_t,
+          ls_bf16_from_f32(ls_odd_f32_of_f64(i64_to_odd(from[i]))));
+    WRITE(I8, uint8_t, from[i]);
+    WRITE(I16, uint16_t, from[i]);
+    WRITE(I32, uint32_t, from[i]);
+    WRITE(I64, uint64_t, from[i]);
+    WRITE(U8, uint8_t, from[i]);
+    WRITE(U16, uint16_t, from[i]);
+    WRITE(U32, uint32_t, from[i]);
+    WRITE(U64, uint64_t, from[i]);
+    WRITE(BOOL, uint8_t, from[i] != 0);
   default:
-    memcpy(to, from, count * sizeof(*from));
+    break;
   }
 }
 

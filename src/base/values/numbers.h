@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "lockstep/array.h"
+#include "lockstep/shape_rules.h"
 
 // Returns true for floats of 16 bits, which are computed in f32.
 static inline bool ls_is_half(ls_dtype dtype) {
@@ -37,7 +38,8 @@ void ls_values_to_f64(ls_dtype dtype, const void *from, size_t count,
                       double *to);
 void ls_values_from_f64(ls_dtype dtype, const double *from, size_t count,
                         void *to);
-// Converts to integers; values that do not fit keep their low bits.
+// Converts to integers and from them; floats are truncated and clamped,
+// integers that do not fit a type keep their low bits.
 void ls_values_to_i64(ls_dtype dtype, const void *from, size_t count,
                       int64_t *to);
 void ls_values_from_i64(ls_dtype dtype, const int64_t *from, size_t count,
@@ -54,6 +56,23 @@ static inline int64_t ls_i64_of_f64(double value, int64_t low, int64_t high) {
 static inline uint64_t ls_u64_of_f64(double value) {
   if (!(value > 0)) return 0;
   return value >= 0x1p64 ? UINT64_MAX : (uint64_t)value;
+}
+
+// Stores an integer or bool given by its sign and magnitude; returns false, and
+// stores nothing, if the type has no such value.
+static inline bool ls_store_integer(ls_dtype dtype, bool is_negative,
+                                    uint64_t magnitude, void *to) {
+  const size_t size = ls_dtype_size(dtype);
+  const uint64_t all = UINT64_MAX >> (64 - 8 * size);
+  uint64_t most = is_negative ? 0 : all;
+  if (dtype == LS_DTYPE_BOOL)
+    most = !is_negative;
+  else if (!ls_dtype_is_unsigned(dtype))
+    most = all / 2 + is_negative;
+  const uint64_t bits = is_negative ? 0 - magnitude : magnitude;
+  if (magnitude > most) return false;
+  memcpy(to, &bits, size);  // The machine is little-endian.
+  return true;
 }
 
 // Rounds to odd: truncates, and sets the last bit if inexact, so that rounding
