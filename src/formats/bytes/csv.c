@@ -214,27 +214,8 @@ static bool read_digits(ls_bytes text, bool *out_negative, uint64_t *out) {
 static bool read_integer(ls_bytes text, ls_dtype dtype, void *out) {
   bool negative = false;
   uint64_t value = 0;
-  if (!read_digits(text, &negative, &value)) return false;
-  const unsigned bits = (unsigned)ls_dtype_size(dtype) * 8;
-  const bool is_unsigned = ls_dtype_is_unsigned(dtype);
-  const uint64_t most = UINT64_MAX >> (64 - bits) >> (is_unsigned ? 0 : 1);
-  const uint64_t least = is_unsigned ? 0 : most + 1;
-  if (value > (negative ? least : most)) return false;
-  const uint64_t stored = negative ? 0 - value : value;
-  switch (bits) {
-  case 8:
-    memcpy(out, &(uint8_t){(uint8_t)stored}, 1);
-    break;
-  case 16:
-    memcpy(out, &(uint16_t){(uint16_t)stored}, 2);
-    break;
-  case 32:
-    memcpy(out, &(uint32_t){(uint32_t)stored}, 4);
-    break;
-  default:
-    memcpy(out, &stored, 8);
-  }
-  return true;
+  return read_digits(text, &negative, &value) &&
+         ls_store_integer(dtype, negative, value, out);
 }
 
 // Reads up to 19 digits with a point. They are exact in f64 if they make less

@@ -3,6 +3,7 @@
 
 #include "base/memory/own.h"
 #include "base/values/array_internal.h"
+#include "base/values/numbers.h"
 #include "lockstep/element_spec.h"
 #include "lockstep/half.h"
 #include "lockstep/shape_rules.h"
@@ -25,23 +26,10 @@ struct ls_features {
 // ---- Missing values --------------------------------------------------------
 // Stores an integer; returns false if it is out of bounds.
 static bool store_integer(ls_dtype dtype, int64_t value, void *to) {
-  const size_t size = ls_dtype_size(dtype);
-  if (dtype == LS_DTYPE_BOOL) {
-    *(bool *)to = value != 0;
-    return value == 0 || value == 1;
-  }
-  if (size == 8) {
-    memcpy(to, &value, 8);
-    return !ls_dtype_is_unsigned(dtype) || value >= 0;
-  }
-  const int bits = 8 * (int)size;
-  const bool is_unsigned = ls_dtype_is_unsigned(dtype);
-  const int64_t most = (INT64_C(1) << (is_unsigned ? bits : bits - 1)) - 1;
-  const int64_t least = is_unsigned ? 0 : -most - 1;
-  if (size == 1) memcpy(to, &(uint8_t){(uint8_t)value}, 1);
-  if (size == 2) memcpy(to, &(uint16_t){(uint16_t)value}, 2);
-  if (size == 4) memcpy(to, &(uint32_t){(uint32_t)value}, 4);
-  return value >= least && value <= most;
+  const bool is_negative = value < 0;
+  return ls_store_integer(dtype, is_negative,
+                          is_negative ? 0 - (uint64_t)value : (uint64_t)value,
+                          to);
 }
 
 // Returns true if the type has the value of a missing feature.
