@@ -137,26 +137,6 @@ static ls_status join_pads(ls_rewrite *r, ls_node *sum) {
   return ls_rewrite_set_inputs(r, sum, inputs, LS_COUNT_OF(inputs));
 }
 
-static ls_status join_sums(ls_graph *graph, void *out_changed) {
-  LS_OWN(ls_rewrite, r) = {0};
-  LS_RETURN_IF_ERROR(ls_rewrite_begin(&r, graph));
-  const size_t count = graph->num_nodes;  // Inserted nodes come after.
-  for (size_t i = 0; i < count; ++i) {
-    LS_RETURN_IF_ERROR(join_product_sum(&r, graph->nodes[i]));
-    LS_RETURN_IF_ERROR(join_pads(&r, graph->nodes[i]));
-  }
-  *(bool *)out_changed |= r.changed;
-  return ls_rewrite_end(&r);
-}
-
-// Joins sums of products, gradients of weights that are used several times,
-// with the products, and sums of pads that lie side by side. Nodes that become
-// unused are left in place.
-static ls_status join_all_sums(ls_graph *graph, bool *out_changed) {
-  *out_changed = false;
-  return ls_graph_each(graph, join_sums, out_changed);
-}
-
 // ---- Pools ------------------------------------------------------------------
 // Convolutions and the window maxima of their results, joined into one op,
 // forward and backward.
@@ -353,27 +333,6 @@ static ls_status join_forward(ls_rewrite *r, ls_node *pool) {
   return ls_rewrite_set_inputs(r, pool, conv->inputs, conv->num_inputs);
 }
 
-// ---- Graphs ----------------------------------------------------------------
-static ls_status passes_join(ls_graph *graph, void *out_changed) {
-  LS_OWN(ls_rewrite, r) = {0};
-  LS_RETURN_IF_ERROR(ls_rewrite_begin(&r, graph));
-  for (size_t i = 0; i < graph->num_nodes; ++i)
-    LS_RETURN_IF_ERROR(join_gradient(&r, graph->nodes[i]));
-  for (size_t i = 0; i < graph->num_nodes; ++i)
-    LS_RETURN_IF_ERROR(join_relu(&r, graph->nodes[i]));
-  for (size_t i = 0; i < graph->num_nodes; ++i)
-    LS_RETURN_IF_ERROR(join_forward(&r, graph->nodes[i]));
-  *(bool *)out_changed |= r.changed;
-  return ls_rewrite_end(&r);
-}
-
-// Joins convolutions with the window maxima of their results into one op,
-// forward and backward. Nodes that become unused are left in place.
-static ls_status join_pools(ls_graph *graph, bool *out_changed) {
-  *out_changed = false;
-  return ls_graph_each(graph, passes_join, out_changed);
-}
-
 // ---- Gradients of maxima ---------------------------------------------------
 // Rewrites of operations on the gradient of window maxima, which work as well
 // on its operand, where there are fewer numbers.
@@ -460,39 +419,40 @@ static ls_status sum_before(ls_rewrite *r, ls_node *sum) {
   return ls_rewrite_set_inputs(r, sum, &windows, 1);
 }
 
-static ls_status go_before(ls_graph *graph, void *out_changed) {
+// ---- All passes ------------------------------------------------------------
+// Rewrites of a node, by which others become unused: these are left in place.
+typedef struct cpu_pass {
+  const char *name;
+  ls_status (*rewrites[4])(ls_rewrite *r, ls_node *node);  // Ends with NULL.
+  bool has_changed;
+} cpu_pass;
+
+static ls_status rewrite_nodes(ls_graph *graph, void *user) {
+  cpu_pass *pass = user;
   LS_OWN(ls_rewrite, r) = {0};
   LS_RETURN_IF_ERROR(ls_rewrite_begin(&r, graph));
-  const size_t count = graph->num_nodes;  // Inserted nodes come after.
-  for (size_t i = 0; i < count; ++i) {
-    LS_RETURN_IF_ERROR(relu_before(&r, graph->nodes[i]));
-    LS_RETURN_IF_ERROR(sum_before(&r, graph->nodes[i]));
+  for (size_t k = 0; pass->rewrites[k] != NULL; ++k) {
+    const size_t count = graph->num_nodes;  // Inserted nodes come after.
+    for (size_t i = 0; i < count; ++i)
+      LS_RETURN_IF_ERROR(pass->rewrites[k](&r, graph->nodes[i]));
   }
-  *(bool *)out_changed |= r.changed;
+  pass->has_changed |= r.changed;
   return ls_rewrite_end(&r);
 }
 
-// Moves a relu's gradient, and sums over positions, of the gradient of window
-// maxima to before that gradient. Nodes that become unused are left in place.
-static ls_status go_before_windows(ls_graph *graph, bool *out_changed) {
-  *out_changed = false;
-  return ls_graph_each(graph, go_before, out_changed);
-}
-
-// ---- All passes ------------------------------------------------------------
 ls_status ls_cpu_prepare(ls_backend *backend, ls_program *program) {
   ls_graph *body = program->body;
   ls_runtime *runtime = backend->runtime;
-  bool changed;
-  LS_RETURN_IF_ERROR(go_before_windows(body, &changed));
-  if (changed) LS_RETURN_IF_ERROR(ls_drop_unused(body));
-  LS_RETURN_IF_ERROR(ls_watch_pass(runtime, body, "windows", false));
-  LS_RETURN_IF_ERROR(join_pools(body, &changed));
-  if (changed) LS_RETURN_IF_ERROR(ls_drop_unused(body));
-  LS_RETURN_IF_ERROR(ls_watch_pass(runtime, body, "join_pools", false));
-  LS_RETURN_IF_ERROR(join_all_sums(body, &changed));
-  if (changed) LS_RETURN_IF_ERROR(ls_drop_unused(body));
-  LS_RETURN_IF_ERROR(ls_watch_pass(runtime, body, "join_products", false));
+  cpu_pass passes[] = {
+      {.name = "windows", .rewrites = {relu_before, sum_before}},
+      {.name = "join_pools",
+       .rewrites = {join_gradient, join_relu, join_forward}},
+      {.name = "join_products", .rewrites = {join_product_sum, join_pads}}};
+  for (size_t i = 0; i < LS_COUNT_OF(passes); ++i) {
+    LS_RETURN_IF_ERROR(ls_graph_each(body, rewrite_nodes, &passes[i]));
+    if (passes[i].has_changed) LS_RETURN_IF_ERROR(ls_drop_unused(body));
+    LS_RETURN_IF_ERROR(ls_watch_pass(runtime, body, passes[i].name, false));
+  }
   LS_RETURN_IF_ERROR(ls_cpu_rematerialize(body));
   return ls_watch_pass(runtime, body, "rematerialize", true);
 }
