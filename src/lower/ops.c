@@ -29,51 +29,31 @@ static const ls_array *constant_scalar(const ls_lower_scope *scope,
   return folds ? ls_node_attr(node, LS_ATTR_ID_VALUE)->as.array : NULL;
 }
 
-static bool fold_floats(uint16_t type, double x, double y, double *out) {
-  switch (type) {
-  case LS_OP_ADD:
-    *out = x + y;
-    return true;
-  case LS_OP_SUB:
-    *out = x - y;
-    return true;
-  case LS_OP_MUL:
-    *out = x * y;
-    return true;
-  case LS_OP_DIV:
-    *out = x / y;
-    return true;
-  case LS_OP_NEG:
-    *out = -x;
-    return true;
-  default:
-    return false;
-  }
+static bool is_comparison(uint16_t type) {
+  return type >= LS_OP_EQUAL && type <= LS_OP_GREATER_EQUAL;
 }
 
-static bool fold_compare(uint16_t type, double x, double y, double *out) {
-  switch (type) {
-  case LS_OP_EQUAL:
-    *out = x == y;
+static bool fold_numbers(uint16_t type, double x, double y, double *out) {
+  const struct {
+    uint16_t type;
+    double value;
+  } results[] = {{LS_OP_ADD, x + y},
+                 {LS_OP_SUB, x - y},
+                 {LS_OP_MUL, x * y},
+                 {LS_OP_DIV, x / y},
+                 {LS_OP_NEG, -x},
+                 {LS_OP_EQUAL, x == y},
+                 {LS_OP_NOT_EQUAL, x != y},
+                 {LS_OP_LESS, x < y},
+                 {LS_OP_LESS_EQUAL, x <= y},
+                 {LS_OP_GREATER, x > y},
+                 {LS_OP_GREATER_EQUAL, x >= y}};
+  for (size_t i = 0; i < LS_COUNT_OF(results); ++i) {
+    if (results[i].type != type) continue;
+    *out = results[i].value;
     return true;
-  case LS_OP_NOT_EQUAL:
-    *out = x != y;
-    return true;
-  case LS_OP_LESS:
-    *out = x < y;
-    return true;
-  case LS_OP_LESS_EQUAL:
-    *out = x <= y;
-    return true;
-  case LS_OP_GREATER:
-    *out = x > y;
-    return true;
-  case LS_OP_GREATER_EQUAL:
-    *out = x >= y;
-    return true;
-  default:
-    return false;
   }
+  return false;
 }
 
 // Returns true for values that are not folded: denormals, which running flushes
@@ -105,14 +85,16 @@ static ls_status fold_constants(ls_lower_scope *scope, const ls_node *node,
   double value = ls_array_f64(x, 0);
   const double other = ls_array_f64(y, 0);
   if (is_unusual(dtype, value) || is_unusual(dtype, other)) return ls_ok();
-  if (node->num_inputs == 2 && fold_compare(node->type, value, other, &value))
+  if (is_comparison(node->type)) {
+    (void)fold_numbers(node->type, value, other, &value);
     return ls_lower_scalar(scope, LS_DTYPE_BOOL, value, node, out_ref);
+  }
   if (dtype == LS_DTYPE_BOOL) return ls_ok();
   if (node->type == LS_OP_CONVERT) {
     dtype = ls_node_attr(node, LS_ATTR_ID_DTYPE)->as.dtype;
     if (dtype != LS_DTYPE_F32 && dtype != LS_DTYPE_F64) return ls_ok();
   } else if (dtype == LS_DTYPE_I64 ||
-             !fold_floats(node->type, value, other, &value)) {
+             !fold_numbers(node->type, value, other, &value)) {
     return ls_ok();
   }
   if (is_unusual(dtype, value)) return ls_ok();

@@ -139,13 +139,9 @@ static ls_status add_maker(ls_lowering *all, ls_lower_stack *stack,
 ls_status ls_lower_stack_make(ls_lower_scope *scope, ls_lower_stack *stack,
                               const ls_attr *attrs, size_t num_attrs,
                               const ls_node *origin, uint64_t *out_ref) {
-  ls_node *made = NULL;
-  LS_RETURN_IF_ERROR(ls_lower_append(scope,
-                                     &(ls_op_spec){.type = LS_OP_STACK_NEW,
-                                                   .attrs = attrs,
-                                                   .num_attrs = num_attrs},
-                                     NULL, origin, &made));
-  *out_ref = ls_ref(made->id, 0);
+  LS_RETURN_IF_ERROR(ls_lower_make(scope, LS_OP_STACK_NEW, NULL, 0, attrs,
+                                   num_attrs, origin, out_ref));
+  ls_node *made = ls_graph_node_of(scope->to, *out_ref);
   stack = stack_root_of(stack);
   LS_RETURN_IF_ERROR(add_maker(scope->all, stack, scope->to, made));
   return ls_lower_stack_set(scope->all, scope->to, *out_ref, stack);
