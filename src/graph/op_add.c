@@ -2,7 +2,6 @@
 //
 // Adds an op: imports its operands into the current graph, infers types, and
 // applies scopes. All ops of build, function and eager graphs are added here.
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/require.h"

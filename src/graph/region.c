@@ -6,7 +6,6 @@
 #include "graph/graph.h"
 #include "graph/layers.h"
 #include "graph/slices.h"
-#include "lockstep/distributed.h"
 
 ls_status ls_region_tensor(ls_nest leaf, ls_tensor *out_tensor) {
   *out_tensor = ls_failed_tensor();

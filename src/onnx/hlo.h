@@ -165,9 +165,6 @@ ls_tensor ls_hlo_batched(ls_onnx_build *b, size_t input, int batch);
 bool ls_hlo_has(const int64_t *dims, int count, int dim);
 // Transposes, unless nothing moves.
 ls_tensor ls_hlo_transpose(ls_tensor x, const int *order, int rank);
-// Broadcasts x to sizes of the text; `batch` as above.
-ls_tensor ls_hlo_broadcast(ls_onnx_build *b, ls_tensor x, ls_shape shape,
-                           int batch);
 ls_tensor ls_hlo_reshape(ls_tensor x, ls_shape shape, int batch);
 void ls_hlo_give(ls_onnx_build *b, size_t output, ls_tensor x, int batch);
 // Refuses an op that works for the text's batch size only.

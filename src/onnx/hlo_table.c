@@ -169,8 +169,10 @@ int ls_hlo_element_batch(ls_onnx_build *b) {
 }
 
 // ---- Values ----------------------------------------------------------------
-ls_tensor ls_hlo_broadcast(ls_onnx_build *b, ls_tensor x, ls_shape shape,
-                           int batch) {
+// Broadcasts x to sizes of the text; `batch`: the dimension of the batch, or
+// -1.
+static ls_tensor broadcast_text(ls_onnx_build *b, ls_tensor x, ls_shape shape,
+                                int batch) {
   ls_onnx_number sizes[LS_MAX_RANK];
   for (int32_t i = 0; i < shape.rank; ++i)
     sizes[i] = (ls_onnx_number){.value = shape.dim[i]};
@@ -203,7 +205,7 @@ static ls_tensor widen(ls_onnx_build *b, uint32_t value, uint32_t dims) {
     changes |= is_asked;
     if (!is_asked) shape.dim[i] = 1;
   }
-  return changes ? ls_hlo_broadcast(b, x, shape, batch) : x;
+  return changes ? broadcast_text(b, x, shape, batch) : x;
 }
 
 ls_tensor ls_hlo_whole(ls_onnx_build *b, size_t input) {
@@ -216,7 +218,7 @@ ls_tensor ls_hlo_batched(ls_onnx_build *b, size_t input, int batch) {
     return ls_hlo_whole(b, input);
   if (ls_tensor_shape(x).dim[batch] != 1)
     ls_hlo_refuse_batch(b, "an operand with the batch in its sizes");
-  return ls_hlo_broadcast(b, x, ls_hlo_in_shape(b, input), batch);
+  return broadcast_text(b, x, ls_hlo_in_shape(b, input), batch);
 }
 
 ls_tensor ls_hlo_output(ls_onnx_build *b, uint32_t value) {

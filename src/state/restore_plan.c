@@ -39,9 +39,18 @@ static bool layout_is_torch_name(const char *name) {
   return end != NULL && strcmp(end, ".weight") == 0;
 }
 
+// Returns true if an entry's dtype is the variable's, or converted to it.
+static bool fits_dtype(const ls_value_choice *choice,
+                       const ls_variable *variable,
+                       const ls_safetensors_entry *entry) {
+  return entry->dtype == variable->type.dtype ||
+         (choice->convert == LS_FLAG_ON && ls_dtype_is_float(entry->dtype) &&
+          ls_dtype_is_float(variable->type.dtype));
+}
+
 static bool fits_own(const ls_value_choice *choice, const ls_variable *variable,
                      const ls_safetensors_entry *entry) {
-  return ls_restore_fits_dtype(choice, variable, entry) &&
+  return fits_dtype(choice, variable, entry) &&
          ls_shape_equal(entry->shape, variable->type.shape);
 }
 
@@ -49,7 +58,7 @@ static bool fits_torch(const ls_value_choice *choice,
                        const ls_variable *variable,
                        const ls_safetensors_entry *entry) {
   return variable->type.shape.rank >= 2 &&
-         ls_restore_fits_dtype(choice, variable, entry) &&
+         fits_dtype(choice, variable, entry) &&
          ls_shape_equal(entry->shape, torch_shape(variable->type.shape));
 }
 
@@ -256,14 +265,6 @@ static ls_status take_fault(ls_restore_plan *plan) {
 }
 
 // ---- Variables -------------------------------------------------------------
-bool ls_restore_fits_dtype(const ls_value_choice *choice,
-                           const ls_variable *variable,
-                           const ls_safetensors_entry *entry) {
-  return entry->dtype == variable->type.dtype ||
-         (choice->convert == LS_FLAG_ON && ls_dtype_is_float(entry->dtype) &&
-          ls_dtype_is_float(variable->type.dtype));
-}
-
 static void restore_plan_tell(ls_restore_plan *plan,
                               const ls_value_choice *choice,
                               const ls_value_note *note) {

@@ -150,9 +150,4 @@ LS_OWNED_STRUCT(ls_restore_plan, ls_restore_plan_deinit)
 void ls_layout_permute(const ls_kernel_layout *layout, size_t element_size,
                        const void *from, void *to);
 
-// Returns true if an entry's dtype is the variable's, or converted to it.
-bool ls_restore_fits_dtype(const ls_value_choice *choice,
-                           const ls_variable *variable,
-                           const ls_safetensors_entry *entry);
-
 #endif  // LS_STATE_SAVER_FILE_H_

@@ -26,7 +26,8 @@ static void destroy_distributed(ls_object *object) {
   ls_release(value->allocator, value);
 }
 
-const char *ls_distributed_kind_name(ls_distributed_kind kind) {
+// Returns "PerReplica", "Mirrored" or "MapOutput".
+static const char *kind_name(ls_distributed_kind kind) {
   return kind == LS_MIRRORED     ? "Mirrored"
          : kind == LS_MAP_OUTPUT ? "MapOutput"
                                  : "PerReplica";
@@ -35,8 +36,7 @@ const char *ls_distributed_kind_name(ls_distributed_kind kind) {
 static void print_distributed(const ls_object *object, char *buffer,
                               size_t size) {
   const ls_distributed *value = (const ls_distributed *)object;
-  int at =
-      snprintf(buffer, size, "%s:{", ls_distributed_kind_name(value->kind));
+  int at = snprintf(buffer, size, "%s:{", kind_name(value->kind));
   for (size_t i = 0; i < value->count && at > 0 && (size_t)at < size; ++i)
     at += snprintf(buffer + at, size - (size_t)at, "%s\n  %zu: %s",
                    i == 0 ? "" : ",", i, LS_NEST_TEXT(value->component[i]));

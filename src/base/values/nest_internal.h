@@ -44,9 +44,6 @@ bool ls_nest_take_missing(char *text, size_t size);
 // Forgets it, where a callback begins or ends.
 void ls_nest_forget_missing(void);
 
-// Returns "PerReplica", "Mirrored" or "MapOutput".
-const char *ls_distributed_kind_name(ls_distributed_kind kind);
-
 // Makes a distributed value like `leaf`, on its devices, of what the function
 // makes of each component.
 ls_nest ls_distributed_map_components(ls_nest leaf, ls_leaf_function function,

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Op makers: host calls, with print and assert.
-#include <stdio.h>
 
 #include "base/memory/own.h"
 #include "base/require.h"

@@ -233,9 +233,10 @@ ls_tensor ls_make_random(uint16_t type, ls_dtype dtype, ls_shape shape,
                    NULL, own, num_own, options);
 }
 
-ls_tensor ls_make_random_like(uint16_t type, ls_dtype dtype, ls_tensor like,
-                              const ls_attr *own, size_t num_own,
-                              const ls_random_options *options) {
+// Makes a random op of the shape of `like`, which may be unknown.
+static ls_tensor random_like(uint16_t type, ls_dtype dtype, ls_tensor like,
+                             const ls_attr *own, size_t num_own,
+                             const ls_random_options *options) {
   const ls_shape shape = ls_tensor_shape(like);
   if (ls_tensor_is_failed(like) || shape.rank == LS_UNKNOWN_RANK)
     return ls_make_unknown_rank(ls_op_table[type].name, like);
@@ -262,15 +263,14 @@ ls_tensor ls_random_uniform_like(ls_dtype dtype, ls_tensor like, double low,
                                  double high,
                                  const ls_random_options *options) {
   const ls_attr own[] = {LS_OWN_F(LOW, low), LS_OWN_F(HIGH, high)};
-  return ls_make_random_like(LS_OP_RANDOM_UNIFORM, dtype, like, own, 2,
-                             options);
+  return random_like(LS_OP_RANDOM_UNIFORM, dtype, like, own, 2, options);
 }
 
 ls_tensor ls_random_normal_like(ls_dtype dtype, ls_tensor like, double mean,
                                 double deviation,
                                 const ls_random_options *options) {
   const ls_attr own[] = {LS_OWN_F(MEAN, mean), LS_OWN_F(DEVIATION, deviation)};
-  return ls_make_random_like(LS_OP_RANDOM_NORMAL, dtype, like, own, 2, options);
+  return random_like(LS_OP_RANDOM_NORMAL, dtype, like, own, 2, options);
 }
 
 // ---- Structure -------------------------------------------------------------

@@ -46,10 +46,6 @@ ls_tensor ls_make_unknown_rank(const char *op_name, ls_tensor x);
 ls_tensor ls_make_random(uint16_t type, ls_dtype dtype, ls_shape shape,
                          const ls_attr *own, size_t num_own,
                          const ls_random_options *options);
-// Makes a random op of the shape of `like`, which may be unknown.
-ls_tensor ls_make_random_like(uint16_t type, ls_dtype dtype, ls_tensor like,
-                              const ls_attr *own, size_t num_own,
-                              const ls_random_options *options);
 // Adds an op `meeting` that records the values (`got`) that a replica received
 // from a collective or merge call on `given`. If `op` is a collective, its
 // gradient rule is used.

@@ -4,7 +4,6 @@
 // a scope demands it.
 #include "base/memory/own.h"
 #include "base/require.h"
-#include "base/values/nest_internal.h"
 #include "graph/make/make.h"
 #include "graph/variables/variable.h"
 

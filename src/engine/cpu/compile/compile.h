@@ -232,8 +232,6 @@ void ls_cpu_emit_cond(ls_cpu_compiler *self, ls_cpu_scope *scope,
                       const ls_node *node);
 void ls_cpu_emit_host(ls_cpu_compiler *self, ls_cpu_scope *scope,
                       const ls_node *node);
-// Returns UNIMPLEMENTED if the call returns values that the engine cannot keep.
-ls_status ls_cpu_check_host(const ls_node *node);
 
 // Emits a stack_new (emit.c), stack_push or stack_pop.
 void ls_cpu_emit_stack(ls_cpu_compiler *self, ls_cpu_scope *scope,

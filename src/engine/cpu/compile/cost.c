@@ -11,7 +11,6 @@
 
 #include "base/runtime_internal.h"
 #include "base/text.h"
-#include "engine/cpu/compile/compile.h"
 #include "engine/cpu/run/instance.h"
 
 ls_status ls_cpu_measure(ls_instance *self, bool on) {

@@ -197,7 +197,7 @@ void ls_cpu_emit_cond(ls_cpu_compiler *self, ls_cpu_scope *scope,
 
 // ---- Host calls ------------------------------------------------------------
 // Strings and objects of a result point to memory that the engine cannot own.
-ls_status ls_cpu_check_host(const ls_node *node) {
+static ls_status check_host(const ls_node *node) {
   for (unsigned i = 0; i < node->num_outputs; ++i) {
     const ls_dtype dtype = node->outputs[i].dtype;
     if (dtype == LS_DTYPE_RESOURCE || dtype == LS_DTYPE_VARIANT) {
@@ -250,7 +250,7 @@ static ls_status make_types(ls_arena *arena, const ls_graph *graph,
 
 static ls_status make_host(ls_cpu_compiler *self, const ls_graph *graph,
                            const ls_node *node, ls_cpu_host **out_host) {
-  LS_RETURN_IF_ERROR(ls_cpu_check_host(node));
+  LS_RETURN_IF_ERROR(check_host(node));
   const ls_attr *attr = ls_node_attr(node, LS_ATTR_ID_KERNEL);
   const ls_attr *state = ls_node_attr(node, LS_ATTR_ID_STATE);
   const ls_attr *replicas = ls_node_attr(node, LS_ATTR_ID_REPLICAS);

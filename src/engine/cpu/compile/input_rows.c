@@ -3,7 +3,6 @@
 // Finds results whose rows are those of one of the program's inputs, such as a
 // batch: follows rows back through ops, replicas, loops and branches.
 #include "engine/cpu/compile/batching.h"
-#include "engine/cpu/compile/compile.h"
 
 typedef struct search {
   const ls_program *program;

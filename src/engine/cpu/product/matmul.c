@@ -15,7 +15,6 @@
 // many bands a first step rearranges B once.
 #include "engine/cpu/kernels/kernel.h"
 #include "engine/cpu/kernels/loops.h"
-#include "engine/cpu/product/products.h"
 #include "lockstep/shape_rules.h"
 
 // ---- Parts ------------------------------------------------------------------

@@ -8,7 +8,6 @@
 
 #include "base/plain.h"
 #include "base/values/numbers.h"
-#include "engine/cpu/run/buffer.h"
 #include "graph/variables/variable.h"
 
 // ---- Ranges ----------------------------------------------------------------

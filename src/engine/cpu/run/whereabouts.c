@@ -3,7 +3,6 @@
 // The position report of a run that cannot continue, or that somebody inspects.
 // The run may progress while it is printed, so each variable that changes in a
 // run is loaded once, and the lines need not fit together.
-#include <stdio.h>
 
 #include "base/plain.h"
 #include "base/runtime_internal.h"
