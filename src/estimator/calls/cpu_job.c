@@ -81,16 +81,14 @@ static ls_nest strategy_job_call_model(ls_job *job, ls_nest args) {
   if (job->stops_build && job->ranks.communicator == NULL &&
       ls_job_is_stopped(job))
     return LS_FAIL(LS_CANCELLED, "stopped before the first step");
-  const ls_status status =
-      ls_call_model(&job->calls,
-                    &(ls_model_inputs){.features = ls_nest_item(args, 0),
-                                       .labels = ls_nest_item(args, 1),
-                                       .mask = ls_failed_tensor(),
-                                       .keeps_metrics =
-                                           mode_of(job)->keeps_metrics},
-                    &spec);
-  return ls_status_is_ok(status) ? take_spec(job, spec, ls_nest_item(args, 2))
-                                 : ls_fail(status);
+  LS_RETURN_FAILED_IF_ERROR(ls_call_model(
+      &job->calls,
+      &(ls_model_inputs){.features = ls_nest_item(args, 0),
+                         .labels = ls_nest_item(args, 1),
+                         .mask = ls_failed_tensor(),
+                         .keeps_metrics = mode_of(job)->keeps_metrics},
+      &spec));
+  return take_spec(job, spec, ls_nest_item(args, 2));
 }
 
 static ls_nest strategy_job_run_replica(ls_nest args, void *user) {
@@ -267,11 +265,9 @@ static ls_status add_input_hook(ls_job *job) {
 }
 
 static ls_status add_stop_hook(ls_job *job) {
-  ls_hook *hook = NULL;
   if (!job->steps_wanted.set && !job->max_steps.set) return ls_ok();
-  LS_RETURN_IF_ERROR(
-      ls_stop_at_step_hook(job->steps_wanted, job->max_steps, &hook));
-  return ls_hook_list_add(&job->hooks, hook);
+  return LS_ADD_HOOK(&job->hooks, ls_stop_at_step_hook, job->steps_wanted,
+                     job->max_steps);
 }
 
 const ls_job_hook_acts ls_cpu_job_hooks = {

@@ -167,8 +167,7 @@ ls_status ls_estimator_create(const ls_estimator_options *options,
   LS_RETURN_IF_ERROR(estimator_check(options));
   LS_OWN_NEW_OR_RETURN(ls_current_allocator(), ls_estimator, self);
   LS_RETURN_IF_ERROR(estimator_fill(self, options));
-  *out_estimator = ls_give(&self);
-  return ls_ok();
+  return ls_hand_over(&self, out_estimator);
 }
 
 void ls_estimator_destroy(ls_estimator *self) {

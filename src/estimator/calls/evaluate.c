@@ -82,30 +82,23 @@ static ls_status evaluate_build(ls_job *job, eval_run *e) {
 }
 
 // ---- Hooks -----------------------------------------------------------------
-static ls_status add_steps(ls_job *job) {
-  ls_hook *hook = NULL;
-  if (!job->steps_wanted.set) return ls_ok();
-  LS_RETURN_IF_ERROR(ls_stop_after_evals_hook(job->steps_wanted.value, &hook));
-  return ls_hook_list_add(&job->hooks, hook);
-}
-
 static ls_status evaluate_add_hooks(ls_job *job, const eval_run *e,
                                     ls_nest final_values, ls_nest *out_values) {
   const ls_estimator_spec_options *spec = ls_estimator_spec_values(job->spec);
   ls_hook_list *hooks = &job->hooks;
-  ls_hook *last = NULL;
   LS_GRAPH_SCOPE(job->graph);
   LS_RETURN_IF_ERROR(ls_job_add_hooks(job, LS_HOOKS_OF_INPUT));
   LS_RETURN_IF_ERROR(ls_hook_list_add_all(hooks, e->evaluation->hooks,
                                           e->evaluation->num_hooks));
-  LS_RETURN_IF_ERROR(add_steps(job));
+  if (job->steps_wanted.set)
+    LS_RETURN_IF_ERROR(
+        LS_ADD_HOOK(hooks, ls_stop_after_evals_hook, job->steps_wanted.value));
   LS_RETURN_IF_ERROR(ls_job_add_hooks(job, LS_HOOKS_OF_STEPS));
   LS_RETURN_IF_ERROR(ls_job_add_hooks(job, LS_HOOKS_BEFORE_MODEL));
   LS_RETURN_IF_ERROR(ls_hook_list_add_all(hooks, spec->evaluation_hooks,
                                           spec->num_evaluation_hooks));
-  LS_RETURN_IF_ERROR(
-      ls_final_ops_hook(final_values, NULL, 0, out_values, &last));
-  return ls_hook_list_add(hooks, last);
+  return LS_ADD_HOOK(hooks, ls_final_ops_hook, final_values, NULL, 0,
+                     out_values);
 }
 
 // Lists the metrics' values by name, and the global step.

@@ -66,8 +66,7 @@ ls_status ls_exporter_create(const ls_exporter_options *options,
   LS_RETURN_IF_ERROR(exporter_check(options));
   LS_OWN_NEW_OR_RETURN(ls_current_allocator(), ls_exporter, self);
   LS_RETURN_IF_ERROR(exporter_fill(self, options));
-  *out_exporter = ls_give(&self);
-  return ls_ok();
+  return ls_hand_over(&self, out_exporter);
 }
 
 void ls_exporter_destroy(ls_exporter *self) {

@@ -176,10 +176,10 @@ static ls_nest row_of(ls_nest leaf, void *user) {
     shape.dim[i - 1] = whole.dim[i];
   const size_t size =
       whole.dim[0] > 0 ? ls_array_size(from) / (size_t)whole.dim[0] : 0;
-  const ls_status status = ls_array_create_copy(
+  LS_RETURN_FAILED_IF_ERROR(ls_array_create_copy(
       ls_array_dtype(from), shape,
-      (const char *)ls_array_data(from) + size * (size_t)index, &row);
-  return ls_status_is_ok(status) ? ls_nest_array(row) : ls_fail(status);
+      (const char *)ls_array_data(from) + size * (size_t)index, &row));
+  return ls_nest_array(row);
 }
 
 static ls_status first_dimension(const char *key, ls_nest leaf,

@@ -16,14 +16,6 @@
 #define ENQUEUE_OPS "_tpu_enqueue_ops"
 #define TRAIN_OP "_tpu_train_op"
 
-static ls_status add_all_to_collection(ls_graph *graph, const char *name,
-                                       ls_nest ops) {
-  for (size_t i = 0; i < ls_nest_count(ops); ++i)
-    LS_RETURN_IF_ERROR(
-        ls_graph_add_to_collection(graph, name, ls_nest_item(ops, i)));
-  return ls_ok();
-}
-
 static ls_status build_program(ls_job *job) {
   const ls_estimator *e = job->estimator;
   const ls_estimator_mode mode = job->calls.plan->mode;
@@ -43,7 +35,10 @@ static ls_status build_program(ls_job *job) {
                             .replica_0_loss = e->replica_0_loss},
       &job->program));
   job->spec = ls_estimator_spec_retain(job->program.spec);
-  return add_all_to_collection(job->graph, ENQUEUE_OPS, job->feed.all_ops);
+  for (size_t i = 0; i < ls_nest_count(job->feed.all_ops); ++i)
+    LS_RETURN_IF_ERROR(ls_graph_add_to_collection(
+        job->graph, ENQUEUE_OPS, ls_nest_item(job->feed.all_ops, i)));
+  return ls_ok();
 }
 
 // ---- Checks ----------------------------------------------------------------
@@ -93,16 +88,14 @@ static const ls_host_kernel has_steps = {
 
 // Takes the loss of a run that made a step. A run without a step ends as a CPU
 // run without a batch does, so that no hook sees the loop's initial loss.
-static ls_status take_loss(ls_job *job) {
-  const ls_op made = ls_host_call_add(&has_steps, NULL, &job->program.steps, 1);
-  LS_CONTROL_SCOPE(&made, 1);
-  job->loss = ls_identity(job->program.loss);
-  return ls_graph_error(job->graph);
-}
-
 static ls_status finish_training(ls_job *job) {
   LS_RETURN_IF_ERROR(check_reduces(job));
-  LS_RETURN_IF_ERROR(take_loss(job));
+  const ls_op made = ls_host_call_add(&has_steps, NULL, &job->program.steps, 1);
+  {
+    LS_CONTROL_SCOPE(&made, 1);
+    job->loss = ls_identity(job->program.loss);
+  }
+  LS_RETURN_IF_ERROR(ls_graph_error(job->graph));
   job->train_op = job->program.run;
   return ls_graph_add_to_collection(job->graph, TRAIN_OP,
                                     ls_nest_op(job->train_op));
@@ -180,36 +173,24 @@ static ls_status add_device_hook(ls_job *job) {
 
 // In trainings, adds the hook for hosts that announce their end.
 static ls_status add_shutdown_hook(ls_job *job) {
-  ls_hook *hook = NULL;
-  LS_RETURN_IF_ERROR(ls_graceful_shutdown_hook(
-      &(ls_graceful_shutdown_options){
-          .resolver = job->calls.plan->system->resolver,
-          .folder = job->estimator->model_dir,
-          .saves = job->user_saves ? LS_FLAG_OFF : LS_FLAG_ON},
-      &hook));
-  return ls_hook_list_add(&job->hooks, hook);
+  return LS_ADD_HOOK(&job->hooks, ls_graceful_shutdown_hook,
+                     &(ls_graceful_shutdown_options){
+                         .resolver = job->calls.plan->system->resolver,
+                         .folder = job->estimator->model_dir,
+                         .saves = job->user_saves ? LS_FLAG_OFF : LS_FLAG_ON});
 }
 
 // Adds the hook for a system that is gone.
 static ls_status add_preemption_hook(ls_job *job) {
-  ls_hook *hook = NULL;
-  LS_RETURN_IF_ERROR(ls_preemption_hook(
+  return LS_ADD_HOOK(
+      &job->hooks, ls_preemption_hook,
       &(ls_preemption_options){.resolver = job->calls.plan->system->resolver,
                                .stop = &job->system_gone,
-                               .folder = job->estimator->model_dir},
-      &hook));
-  return ls_hook_list_add(&job->hooks, hook);
+                               .folder = job->estimator->model_dir});
 }
 
 static ls_status add_feed_hook(ls_job *job) {
   return ls_hook_list_add(&job->hooks, ls_hook_retain(job->feed.hook));
-}
-
-static ls_status add_loss_log(ls_job *job) {
-  ls_hook *hook = NULL;
-  LS_RETURN_IF_ERROR(ls_loss_log_hook(job->loss, job->length,
-                                      job->estimator->log_steps, &hook));
-  return ls_hook_list_add(&job->hooks, hook);
 }
 
 static ls_status add_training_hooks(ls_job *job) {
@@ -217,7 +198,8 @@ static ls_status add_training_hooks(ls_job *job) {
   LS_RETURN_IF_ERROR(add_shutdown_hook(job));
   LS_RETURN_IF_ERROR(add_device_hook(job));
   LS_RETURN_IF_ERROR(add_preemption_hook(job));
-  LS_RETURN_IF_ERROR(add_loss_log(job));
+  LS_RETURN_IF_ERROR(LS_ADD_HOOK(&job->hooks, ls_loss_log_hook, job->loss,
+                                 job->length, job->estimator->log_steps));
   return ls_job_add_examples_hook(job);
 }
 
@@ -228,24 +210,18 @@ static ls_status add_run_hooks(ls_job *job) {
 
 // Adds the hook that sets the steps of each run and ends the training.
 static ls_status stop_training(ls_job *job) {
-  ls_hook *hook = NULL;
-  LS_RETURN_IF_ERROR(
-      ls_tpu_stop_hook(job->length, job->steps_wanted, job->max_steps, &hook));
-  return ls_hook_list_add(&job->hooks, hook);
+  return LS_ADD_HOOK(&job->hooks, ls_tpu_stop_hook, job->length,
+                     job->steps_wanted, job->max_steps);
 }
 
 static ls_status stop_evaluation(ls_job *job) {
-  ls_hook *hook = NULL;
   const ls_opt steps = job->steps_wanted;
-  LS_RETURN_IF_ERROR(
-      ls_eval_iterations_hook(steps.set ? steps.value : INT32_MAX, &hook));
-  return ls_hook_list_add(&job->hooks, hook);
+  return LS_ADD_HOOK(&job->hooks, ls_eval_iterations_hook,
+                     steps.set ? steps.value : INT32_MAX);
 }
 
 static ls_status stop_prediction(ls_job *job) {
-  ls_hook *hook = NULL;
-  LS_RETURN_IF_ERROR(ls_predict_stop_hook(job->program.stopping, &hook));
-  return ls_hook_list_add(&job->hooks, hook);
+  return LS_ADD_HOOK(&job->hooks, ls_predict_stop_hook, job->program.stopping);
 }
 
 // Finalizes scaffolds after all hooks have added ops to the graph. Ops that
@@ -261,9 +237,7 @@ static const ls_hook_type finalizer_type = {
     .name = "hook", .counts = true, .needs_session = true, .begin = finalize};
 
 static ls_status add_finalizer(ls_job *job) {
-  ls_hook *hook = NULL;
-  LS_RETURN_IF_ERROR(ls_hook_lend(&finalizer_type, job, &hook));
-  return ls_hook_list_add(&job->hooks, hook);
+  return LS_ADD_HOOK(&job->hooks, ls_hook_lend, &finalizer_type, job);
 }
 
 static const ls_job_hook_acts hook_acts = {

@@ -166,34 +166,31 @@ static ls_status add_lines(ls_job *job, const ls_estimator_training *t,
                            int64_t saved) {
   const ls_plan *plan = job->calls.plan;
   const int64_t first_step = saved > 0 ? saved : 0;
-  ls_hook *hook = NULL;
   if ((!t->lines.metrics && t->lines.report == NULL &&
        t->lines.events == NULL) ||
       !ls_plan_leads(plan))
     return ls_ok();
-  LS_RETURN_IF_ERROR(ls_lines_hook(
+  return LS_ADD_HOOK(
+      &job->hooks, ls_lines_hook,
       &(ls_lines_options){
           .wanted = t->lines,
           .folder = job->estimator->model_dir,
           .variables = job->scaffold.saved,
           .num_variables = job->scaffold.num_saved,
           .first_step = first_step,
-          .num_steps =
-              t->steps.set ? ls_steps_after(first_step, t->steps.value)
-              : t->max_steps.set ? t->max_steps.value
-                                 : 0,
+          .num_steps = t->steps.set ? ls_steps_after(first_step, t->steps.value)
+                       : t->max_steps.set ? t->max_steps.value
+                                          : 0,
           .steps_per_run = steps_per_run(job),
           .batch_size = (double)plan->batch_size.value,
-          .tests_again = t->kept_step != NULL && !t->is_evaluated},
-      &hook));
-  return ls_hook_list_add(&job->hooks, hook);
+          .tests_again = t->kept_step != NULL && !t->is_evaluated});
 }
 
 static ls_status add_check_of_ranks(ls_job *job, const ls_estimator_training *t,
                                     int64_t saved) {
-  ls_hook *hook = NULL;
   if (job->ranks.communicator == NULL) return ls_ok();
-  LS_RETURN_IF_ERROR(ls_ranks_hook(
+  return LS_ADD_HOOK(
+      &job->hooks, ls_ranks_hook,
       &(ls_ranks_check){.ranks = &job->ranks,
                         .variables = job->scaffold.saved,
                         .num_variables = job->scaffold.num_saved,
@@ -202,9 +199,7 @@ static ls_status add_check_of_ranks(ls_job *job, const ls_estimator_training *t,
                                     : NULL,
                         .is_new = saved < 0,
                         .every = t->lines.check_ranks,
-                        .steps_per_run = steps_per_run(job)},
-      &hook));
-  return ls_hook_list_add(&job->hooks, hook);
+                        .steps_per_run = steps_per_run(job)});
 }
 
 static ls_status add_saver(ls_job *job, const ls_estimator_training *t) {
@@ -214,7 +209,6 @@ static ls_status add_saver(ls_job *job, const ls_estimator_training *t) {
                         config->save_checkpoints_steps.value > 0;
   const bool by_seconds = config->save_checkpoints_secs.set &&
                           config->save_checkpoints_secs.value > 0;
-  ls_hook *saver = NULL;
   job->user_saves =
       ls_hooks_have_saver(spec->training_hooks, spec->num_training_hooks) ||
       ls_hooks_have_saver(t->hooks, t->num_hooks);
@@ -224,7 +218,8 @@ static ls_status add_saver(ls_job *job, const ls_estimator_training *t) {
                : ls_failed_precondition(
                      "checkpoints shall be kept or attested (keep_best, "
                      "kept_step, attest), and the estimator itself saves none");
-  LS_RETURN_IF_ERROR(ls_saver_hook(
+  return LS_ADD_HOOK(
+      &job->hooks, ls_saver_hook,
       &(ls_saver_hook_options){
           .folder = job->estimator->model_dir,
           .variables = job->scaffold.saved,
@@ -241,52 +236,30 @@ static ls_status add_saver(ls_job *job, const ls_estimator_training *t) {
           .keep_lowest = t->lines.keep_best_loss,
           .graph_text =
               config->checkpoint_save_graph_def ? LS_FLAG_ON : LS_FLAG_OFF,
-      },
-      &saver));
-  return ls_hook_list_add(&job->hooks, saver);
+      });
 }
 
 // Adds one hook that writes all summaries of the graph.
 static ls_status add_summaries(ls_job *job) {
   const ls_opt every =
       ls_estimator_run_values(job->estimator)->save_summary_steps;
-  ls_hook *hook = NULL;
   LS_OWN_MEMORY(ls_current_allocator(), ls_op, ops) = NULL;
   size_t count = 0;
   if (!every.set || every.value < 1) return ls_ok();
   LS_RETURN_IF_ERROR(
       ls_collection_ops(job->graph, LS_COLLECTION_SUMMARIES, &ops, &count));
   if (count == 0) return ls_ok();
-  LS_RETURN_IF_ERROR(
-      ls_summary_hook(&(ls_summary_hook_options){.ops = ops,
-                                                 .num_ops = count,
-                                                 .writer = job->summaries,
-                                                 .every_steps = every},
-                      &hook));
-  return ls_hook_list_add(&job->hooks, hook);
-}
-
-static ls_status add_nan_guard(ls_job *job) {
-  ls_hook *hook = NULL;
-  LS_RETURN_IF_ERROR(ls_nan_hook(job->loss, LS_FLAG_DEFAULT, &hook));
-  return ls_hook_list_add(&job->hooks, hook);
-}
-
-static ls_status add_step_guard(ls_job *job) {
-  const ls_op train_op = ls_estimator_spec_values(job->spec)->train_op;
-  ls_hook *hook = NULL;
-  LS_RETURN_IF_ERROR(
-      ls_moving_step_hook(ls_op_name(train_op), job->length.steps, &hook));
-  return ls_hook_list_add(&job->hooks, hook);
+  return LS_ADD_HOOK(&job->hooks, ls_summary_hook,
+                     &(ls_summary_hook_options){.ops = ops,
+                                                .num_ops = count,
+                                                .writer = job->summaries,
+                                                .every_steps = every});
 }
 
 ls_status ls_job_add_examples_hook(ls_job *job) {
   const ls_opt batch = job->calls.plan->batch_size;
-  ls_hook *hook = NULL;
-  LS_RETURN_IF_ERROR(ls_examples_hook(job->estimator->log_steps,
-                                      steps_per_run(job), (double)batch.value,
-                                      job->events, &hook));
-  return ls_hook_list_add(&job->hooks, hook);
+  return LS_ADD_HOOK(&job->hooks, ls_examples_hook, job->estimator->log_steps,
+                     steps_per_run(job), (double)batch.value, job->events);
 }
 
 static ls_status train_add_hooks(ls_job *job, const ls_estimator_training *t,
@@ -303,8 +276,11 @@ static ls_status train_add_hooks(ls_job *job, const ls_estimator_training *t,
   LS_RETURN_IF_ERROR(ls_job_add_hooks(job, LS_HOOKS_OF_INPUT));
   LS_RETURN_IF_ERROR(ls_hook_list_add_all(hooks, t->hooks, t->num_hooks));
   LS_RETURN_IF_ERROR(ls_job_add_hooks(job, LS_HOOKS_OF_STEPS));
-  LS_RETURN_IF_ERROR(add_nan_guard(job));
-  LS_RETURN_IF_ERROR(add_step_guard(job));
+  LS_RETURN_IF_ERROR(
+      LS_ADD_HOOK(hooks, ls_nan_hook, job->loss, LS_FLAG_DEFAULT));
+  LS_RETURN_IF_ERROR(LS_ADD_HOOK(hooks, ls_moving_step_hook,
+                                 ls_op_name(spec->train_op),
+                                 job->length.steps));
   LS_RETURN_IF_ERROR(ls_job_add_hooks(job, LS_HOOKS_BEFORE_MODEL));
   LS_RETURN_IF_ERROR(ls_hook_list_add_all(hooks, spec->training_hooks,
                                           spec->num_training_hooks));
@@ -330,12 +306,11 @@ static ls_status take_loss(ls_job *job, ls_monitored_session *session,
 
 // Adds the hook that reads the global step into `*step` at the end.
 static ls_status add_last_step(ls_job *job, ls_nest *step) {
-  ls_hook *last = NULL;
   ls_tensor read;
   LS_GRAPH_SCOPE(job->graph);
   LS_RETURN_IF_ERROR(ls_global_step_read(&read));
-  LS_RETURN_IF_ERROR(ls_final_ops_hook(ls_leaf(read), NULL, 0, step, &last));
-  return ls_hook_list_add(&job->hooks, last);
+  return LS_ADD_HOOK(&job->hooks, ls_final_ops_hook, ls_leaf(read), NULL, 0,
+                     step);
 }
 
 static ls_status train_model(ls_job *job, const ls_estimator_training *t,

@@ -67,9 +67,9 @@ static ls_nest copy_leaf(ls_nest leaf, void *user) {
   const ls_array *from = ls_nest_as_array(leaf);
   ls_array *copy = NULL;
   if (from == NULL) return ls_nest_retain(leaf);
-  const ls_status status = ls_array_create_copy(
-      ls_array_dtype(from), ls_array_shape(from), ls_array_data(from), &copy);
-  return ls_status_is_ok(status) ? ls_nest_array(copy) : ls_fail(status);
+  LS_RETURN_FAILED_IF_ERROR(ls_array_create_copy(
+      ls_array_dtype(from), ls_array_shape(from), ls_array_data(from), &copy));
+  return ls_nest_array(copy);
 }
 
 ls_nest ls_params_copy(ls_nest params) {

@@ -176,8 +176,7 @@ ls_status ls_run_config_create(const ls_run_config_options *options,
   LS_OWN(ls_run_config, made) = NULL;
   LS_RETURN_IF_ERROR(run_config_make(ls_runtime_current(), &made));
   LS_RETURN_IF_ERROR(run_config_take(made, options));
-  *out_config = ls_give(&made);
-  return ls_ok();
+  return ls_hand_over(&made, out_config);
 }
 
 // ---- TPU systems -----------------------------------------------------------
@@ -239,8 +238,7 @@ ls_status ls_tpu_run_config_create(const ls_run_config_options *options,
   LS_OWN(ls_run_config, made) = NULL;
   LS_RETURN_IF_ERROR(run_config_make(ls_runtime_current(), &made));
   LS_RETURN_IF_ERROR(take_tpu(made, options != NULL ? options : &defaults));
-  *out_config = ls_give(&made);
-  return ls_ok();
+  return ls_hand_over(&made, out_config);
 }
 
 // ---- Copies ----------------------------------------------------------------
@@ -378,6 +376,5 @@ ls_status ls_run_config_replace(const ls_run_config *config,
   for (size_t i = 0; i < num_fields; ++i)
     LS_RETURN_IF_ERROR(replace_one(made, fields[i], values));
   LS_RETURN_IF_ERROR(replace_intervals(made, fields, num_fields));
-  *out_config = ls_give(&made);
-  return ls_ok();
+  return ls_hand_over(&made, out_config);
 }

@@ -457,6 +457,5 @@ ls_status ls_device_hook(const ls_device_hook_options *options,
   LS_OWN(ls_hook, hook) = NULL;
   LS_RETURN_IF_ERROR(ls_hook_make(&device_type, NULL, &hook));
   LS_RETURN_IF_ERROR(device_hook_fill(hook->state, options));
-  *out_hook = ls_give(&hook);
-  return ls_ok();
+  return ls_hand_over(&hook, out_hook);
 }

@@ -67,8 +67,7 @@ static ls_status watchdog_make(ls_runtime *runtime, ls_tpu_resolver *resolver,
       &self->worker, "watchdog", runtime,
       tenth < MOST_SECONDS * SECOND ? tenth : MOST_SECONDS * SECOND,
       ping_watchdog, self));
-  *out = ls_give(&self);
-  return ls_ok();
+  return ls_hand_over(&self, out);
 }
 
 // ---- The runtime's list ----------------------------------------------------

@@ -98,12 +98,6 @@ static ls_status eval_rule_init(eval_rule *rule,
   return ls_keep_text(allocator, o->metric, &rule->metric);
 }
 
-static void eval_rule_deinit(eval_rule *rule) {
-  ls_release(ls_current_allocator(), rule->metric);
-  ls_release(ls_current_allocator(), rule->folder);
-  *rule = (eval_rule){0};
-}
-
 static bool is_better(const eval_rule *rule, double value, double than) {
   return wants_higher(rule->rule) ? value > than : value < than;
 }
@@ -229,32 +223,24 @@ static ls_status early_begin(void *state) {
              : ls_ok();
 }
 
-static ls_status early_stopping_run_op(const ls_run_context *context,
-                                       ls_op op) {
-  LS_OWN(ls_nest, nothing) = ls_none();
-  return ls_session_run(context->session, ls_nest_op(op), NULL, 0, &nothing);
-}
-
 // ---- The chief -------------------------------------------------------------
-static ls_status early_stopping_ask(early *self, bool *out_stop) {
-  return self->options.rule == LS_STOP_BY_FUNCTION
-             ? self->options.should_stop(self->options.user, out_stop)
-             : eval_rule_ask(&self->eval, out_stop);
-}
-
 static ls_status chief_after_run(void *state, ls_run_context *context,
                                  ls_nest results) {
   early *self = state;
+  LS_OWN(ls_nest, nothing) = ls_none();
   bool stop = false;
   (void)results;
   if (!ls_step_timer_is_due(&self->timer, context->steps)) return ls_ok();
   (void)ls_step_timer_done(&self->timer, context->steps, NULL, NULL);
-  LS_RETURN_IF_ERROR(early_stopping_ask(self, &stop));
+  LS_RETURN_IF_ERROR(self->options.rule == LS_STOP_BY_FUNCTION
+                         ? self->options.should_stop(self->options.user, &stop)
+                         : eval_rule_ask(&self->eval, &stop));
   if (!stop) return ls_ok();
   ls_runtime_log(context->runtime, LS_LOG_INFO, "estimator",
                  "requesting early stopping at global step %lld",
                  (long long)context->steps);
-  LS_RETURN_IF_ERROR(early_stopping_run_op(context, self->set));
+  LS_RETURN_IF_ERROR(ls_session_run(context->session, ls_nest_op(self->set),
+                                    NULL, 0, &nothing));
   ls_run_context_request_stop(context);
   return ls_ok();
 }
@@ -279,7 +265,8 @@ static ls_status other_after_run(void *state, ls_run_context *context,
 
 // ---- The hook --------------------------------------------------------------
 static void early_destroy(void *state) {
-  eval_rule_deinit(&((early *)state)->eval);
+  ls_release(ls_current_allocator(), ((early *)state)->eval.metric);
+  ls_release(ls_current_allocator(), ((early *)state)->eval.folder);
 }
 
 static const ls_hook_type chief_type = {.name = "early stopping",
@@ -342,6 +329,5 @@ ls_status ls_early_stopping_hook(const ls_early_stopping_options *options,
   LS_RETURN_IF_ERROR(
       ls_hook_make(is_chief ? &chief_type : &other_type, NULL, &hook));
   LS_RETURN_IF_ERROR(early_stopping_fill(hook->state, options));
-  *out_hook = ls_give(&hook);
-  return ls_ok();
+  return ls_hand_over(&hook, out_hook);
 }

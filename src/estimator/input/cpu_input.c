@@ -268,8 +268,8 @@ static ls_nest cpu_input_as_tensor(ls_nest leaf, void *user) {
   ls_tensor value;
   if (leaf.kind == LS_KIND_NONE) return leaf;
   if (leaf.kind == LS_KIND_DISTRIBUTED) return ls_nest_retain(leaf);
-  const ls_status status = ls_region_tensor(leaf, &value);
-  return ls_status_is_ok(status) ? ls_leaf(value) : ls_fail(status);
+  LS_RETURN_FAILED_IF_ERROR(ls_region_tensor(leaf, &value));
+  return ls_leaf(value);
 }
 
 static ls_status call_input(const ls_estimator_calls *calls,

@@ -270,8 +270,7 @@ static ls_status read_one(ls_enqueue *self, reading *r) {
   LS_OWN(ls_nest, list) = ls_none();
   LS_RETURN_IF_ERROR(read_element(self, &self->source, r, &list));
   if (enqueue_way_of(self)->cuts) {
-    self->read.values = ls_give(&list);
-    return ls_ok();
+    return ls_hand_over(&list, &self->read.values);
   }
   for (int64_t i = 0; i < self->num_replicas; ++i)
     ls_nest_builder_append(&r->elements, ls_nest_retain(list));
@@ -369,8 +368,7 @@ ls_status ls_enqueue_feed(ls_enqueue *self, ls_nest *out_ops) {
                          ? enqueue_split(self, queue, &places, out_ops)
                          : ls_infeed_queue_enqueue(queue, self->read.values,
                                                    &places, out_ops));
-  self->queue = ls_give(&queue);
-  return ls_ok();
+  return ls_hand_over(&queue, &self->queue);
 }
 
 ls_status ls_enqueue_build(ls_enqueue *self, ls_nest *out_ops,

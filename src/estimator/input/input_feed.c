@@ -287,8 +287,7 @@ ls_status ls_input_feed_make(const ls_estimator_calls *calls,
       .allocator = ls_current_allocator(),
   };
   LS_RETURN_IF_ERROR(input_feed_make(&m));
-  *out_feed = ls_give(&m.feed);
-  return ls_ok();
+  return ls_hand_over(&m.feed, out_feed);
 }
 
 void ls_input_feed_drop(ls_input_feed *feed) {

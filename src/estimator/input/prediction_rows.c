@@ -20,8 +20,8 @@ ls_nest ls_should_stop(ls_nest signal) {
   double number = 0;
   if (signal.kind == LS_KIND_TENSOR)
     return ls_leaf(ls_and(signal.as.tensor, ls_scalar(LS_DTYPE_BOOL, 1)));
-  const ls_status status = ls_nest_to_number(signal, &number);
-  return ls_status_is_ok(status) ? ls_nest_bool(number != 0) : ls_fail(status);
+  LS_RETURN_FAILED_IF_ERROR(ls_nest_to_number(signal, &number));
+  return ls_nest_bool(number != 0);
 }
 
 // ---- Rows ------------------------------------------------------------------

@@ -150,8 +150,7 @@ ls_status ls_recorder_note(ls_recorder *self, const ls_feed_element *fed) {
   }
   LS_RETURN_IF_ERROR(
       ls_take_nest(ls_nest_map(all, empty_leaf, NULL), &self->structure));
-  self->parts = ls_give(&parts);
-  return ls_ok();
+  return ls_hand_over(&parts, &self->parts);
 }
 
 ls_status ls_recorder_flatten(const ls_recorder *self,

@@ -183,8 +183,7 @@ ls_status ls_host_calls_call(const ls_host_calls *calls, const char *name,
   ls_host_function function = calls->calls[i].function;
   function.tensors = tensors;
   if (function.call == NULL) {
-    *out_made = ls_give(&tensors);
-    return ls_ok();
+    return ls_hand_over(&tensors, out_made);
   }
   const ls_device_name host = ls_plan_replica_host(calls->plan, 0);
   LS_DEVICE_SCOPE(host.text);
@@ -192,6 +191,5 @@ ls_status ls_host_calls_call(const ls_host_calls *calls, const char *name,
   LS_RETURN_IF_ERROR(
       ls_take_nest(ls_host_function_call(&function, name), &made));
   LS_RETURN_IF_ERROR(ls_graph_take_error(ls_graph_current()));
-  *out_made = ls_give(&made);
-  return ls_ok();
+  return ls_hand_over(&made, out_made);
 }

@@ -91,16 +91,6 @@ static ls_nest list_inputs(int64_t num_replicas) {
   return ls_nest_builder_finish(&list, LS_KIND_LIST);
 }
 
-// Takes the results of replica 0. They are the same on all replicas, or only
-// replica 0's count.
-static void program_take_results(const ls_model_steps *steps, ls_nest outputs,
-                                 ls_estimator_program *out) {
-  const ls_nest first = ls_nest_item(outputs, 0);
-  out->steps = ls_nest_tensor(first, 0);
-  if (!ls_model_steps_predict(steps)) out->loss = ls_nest_tensor(first, 1);
-  out->run = ls_tensor_op(out->steps);
-}
-
 static ls_status replicate(ls_model_steps *steps, ls_estimator_program *out) {
   const ls_plan_system *system = steps->options->calls->plan->system;
   LS_OWN(ls_nest, inputs) = ls_none();
@@ -112,7 +102,11 @@ static ls_status replicate(ls_model_steps *steps, ls_estimator_program *out) {
       &(ls_replicate_options){.assignment = system->assignment,
                               .on_device_loop = LS_FLAG_ON},
       &out->compile_status, &outputs));
-  program_take_results(steps, outputs, out);
+  // Results are the same on all replicas, or only replica 0's count.
+  const ls_nest first = ls_nest_item(outputs, 0);
+  out->steps = ls_nest_tensor(first, 0);
+  if (!ls_model_steps_predict(steps)) out->loss = ls_nest_tensor(first, 1);
+  out->run = ls_tensor_op(out->steps);
   out->reduces = ls_graph_any_type(ls_graph_current(), LS_OP_CROSS_REPLICA_SUM);
   LS_RETURN_IF_ERROR(
       ls_captured_get(&steps->spec, "the spec of model_fn", &spec));
@@ -266,14 +260,6 @@ static ls_status call_hosts(ls_model_steps *steps, ls_estimator_program *out) {
 }
 
 // ---- Build -----------------------------------------------------------------
-static ls_status program_check(const ls_program_options *options) {
-  return options->feed != NULL && options->feed->queue != NULL
-             ? ls_ok()
-             : ls_failed_precondition(
-                   "InternalError: a program's features and labels are "
-                   "requested before its feed is created");
-}
-
 static ls_status program_build(ls_model_steps *steps,
                                ls_estimator_program *out) {
   LS_PLAN_SYSTEM_SCOPE(steps->options->calls->plan);
@@ -288,7 +274,10 @@ ls_status ls_program_build(const ls_program_options *options,
   ls_infeed_attempt attempt;
   ls_nest none = ls_none();
   *out_program = (ls_estimator_program){0};
-  LS_RETURN_IF_ERROR(program_check(options));
+  if (options->feed == NULL || options->feed->queue == NULL)
+    return ls_failed_precondition(
+        "InternalError: a program's features and labels are requested before "
+        "its feed is created");
   LS_RETURN_IF_ERROR(ls_infeed_attempt_begin(&attempt, options->feed->queue));
   ls_status status = ls_model_steps_init(&steps, options);
   if (ls_status_is_ok(status)) status = program_build(&steps, out_program);

@@ -253,24 +253,12 @@ static ls_status make_model(step *s) {
 }
 
 // ---- Sending to hosts ------------------------------------------------------
-static ls_status record_predictions(const step *s) {
-  LS_RETURN_IF_ERROR(ls_host_calls_record(
-      &s->steps->host, "predictions",
-      &(ls_host_function){.tensors = s->spec_options->predictions}));
-  return ls_host_calls_record(&s->steps->host, "signals",
-                              &(ls_host_function){.tensors = s->fed.signals});
-}
-
-static ls_status record_host_call(const step *s) {
+static ls_status send_to_hosts(step *s) {
+  const int64_t every = s->steps->options->calls->plan->host_call_every;
   if (ls_estimator_spec_is_tpu(s->spec))
     LS_RETURN_IF_ERROR(ls_host_calls_record(&s->steps->host, "host_call",
                                             &s->spec_options->host_call));
-  return ls_host_calls_pace(&s->steps->host);
-}
-
-static ls_status send_to_hosts(step *s) {
-  const int64_t every = s->steps->options->calls->plan->host_call_every;
-  LS_RETURN_IF_ERROR(record_host_call(s));
+  LS_RETURN_IF_ERROR(ls_host_calls_pace(&s->steps->host));
   if (every <= 1) return ls_host_calls_enqueue(&s->steps->host, NULL, &s->sent);
   const ls_tensor rest =
       ls_remainder(s->loop->index, ls_scalar_i64(LS_DTYPE_I64, every));
@@ -279,16 +267,6 @@ static ls_status send_to_hosts(step *s) {
 }
 
 // ---- Modes -----------------------------------------------------------------
-// Lists the ops that the tensor tracer follows: those of the loss and of the
-// train op.
-static ls_status steps_trace(const step *s, ls_tensor *loss, ls_nest *out_ops) {
-  *loss = s->spec_options->loss;
-  *out_ops = ls_none();
-  return ls_tensor_tracer_is_on()
-             ? ls_trace_tpu(*loss, s->spec_options->train_op, loss, out_ops)
-             : ls_ok();
-}
-
 // Finishes a training step: hosts get the step's tensors after its ops, and the
 // loss waits until they were sent.
 static ls_status finish_training(step *s, const ls_op *ops, size_t count,
@@ -301,8 +279,10 @@ static ls_status finish_training(step *s, const ls_op *ops, size_t count,
 
 static ls_status steps_train_step(step *s) {
   LS_OWN(ls_nest, traced) = ls_none();
-  ls_tensor loss;
-  LS_RETURN_IF_ERROR(steps_trace(s, &loss, &traced));
+  ls_tensor loss = s->spec_options->loss;
+  if (ls_tensor_tracer_is_on())
+    LS_RETURN_IF_ERROR(
+        ls_trace_tpu(loss, s->spec_options->train_op, &loss, &traced));
   const size_t count = ls_nest_count(traced);
   LS_OWN_ARRAY_OR_RETURN(s->steps->allocator, ls_op, ops, count + 1);
   ops[0] = s->spec_options->train_op;
@@ -320,7 +300,12 @@ static ls_status eval_step(step *s) {
 }
 
 static ls_status predict_step(step *s) {
-  LS_RETURN_IF_ERROR(record_predictions(s));
+  LS_RETURN_IF_ERROR(ls_host_calls_record(
+      &s->steps->host, "predictions",
+      &(ls_host_function){.tensors = s->spec_options->predictions}));
+  LS_RETURN_IF_ERROR(
+      ls_host_calls_record(&s->steps->host, "signals",
+                           &(ls_host_function){.tensors = s->fed.signals}));
   return send_to_hosts(s);
 }
 

@@ -37,8 +37,7 @@ ls_status ls_iteration_count_create(ls_opt capacity, ls_iteration_count **out) {
   self->last = 1;
   self->capacity = capacity.set ? (size_t)capacity.value : CAPACITY;
   LS_SET_ARRAY_OR_RETURN(allocator, sample, self->ring, self->capacity);
-  *out = ls_give(&self);
-  return ls_ok();
+  return ls_hand_over(&self, out);
 }
 
 void ls_iteration_count_destroy(ls_iteration_count *self) {

@@ -104,8 +104,7 @@ static ls_status call_there(const ls_estimator_calls *calls, const char *device,
   // If the user's op makers have failed, their failure takes precedence over
   // later checks.
   LS_RETURN_IF_ERROR(ls_graph_error(ls_graph_current()));
-  *out_value = ls_give(&value);
-  return ls_ok();
+  return ls_hand_over(&value, out_value);
 }
 
 ls_status ls_call_input(const ls_estimator_calls *calls,
@@ -345,8 +344,7 @@ static ls_status add_mask(const ls_plan *plan, ls_tensor mask,
   o.eval_metrics.tensors = tensors;
   LS_RETURN_IF_ERROR(ls_tpu_estimator_spec_create(&o, &masked));
   ls_estimator_spec_release(*spec);
-  *spec = ls_give(&masked);
-  return ls_ok();
+  return ls_hand_over(&masked, spec);
 }
 
 // On a CPU converts the spec to a plain one; else checks that it fits TPUs.
@@ -424,8 +422,7 @@ ls_status ls_call_model(const ls_estimator_calls *calls,
   if (!(on_cpu && inputs->keeps_kind))
     LS_RETURN_IF_ERROR(
         calls_finish(calls->plan, inputs->keeps_metrics, &spec));
-  *out_spec = ls_give(&spec);
-  return ls_ok();
+  return ls_hand_over(&spec, out_spec);
 }
 
 ls_status ls_captured_set(ls_captured *captured, const char *noun,

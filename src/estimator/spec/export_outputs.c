@@ -72,10 +72,8 @@ ls_nest ls_export_output_tensors(const ls_export_output *output) {
   if (output == NULL) return ls_fail(ls_invalid_argument("the output is NULL"));
   LS_OWN_ARRAY(ls_current_allocator(), ls_nest, leaves, most_tensors(output));
   if (leaves == NULL) return ls_fail(ls_out_of_memory());
-  const ls_status status = list_tensors(output, leaves);
-  return ls_status_is_ok(status)
-             ? ls_nest_sequence(LS_KIND_LIST, leaves, num_tensors(output))
-             : ls_fail(status);
+  LS_RETURN_FAILED_IF_ERROR(list_tensors(output, leaves));
+  return ls_nest_sequence(LS_KIND_LIST, leaves, num_tensors(output));
 }
 
 // ---- Rebuilding ------------------------------------------------------------
@@ -114,8 +112,7 @@ ls_status ls_export_output_with(const ls_export_output *output, ls_nest tensors,
   LS_RETURN_IF_ERROR(
       export_outputs_rebuild(output, &names, tensors, keys, leaves, &made));
   *out_output = *output;
-  out_output->tensors = ls_give(&made);
-  return ls_ok();
+  return ls_hand_over(&made, &out_output->tensors);
 }
 
 // ---- The rewrite -----------------------------------------------------------
@@ -179,11 +176,11 @@ static ls_nest collect(const ls_export_outputs *outputs) {
 static ls_nest export_outputs_call_model(ls_nest args, void *user) {
   rewriting *r = user;
   LS_OWN(ls_estimator_spec, spec) = NULL;
-  ls_status status = r->model(r->user, args, &spec);
-  if (ls_status_is_ok(status))
-    status = spec == NULL ? ls_invalid_argument("the model gave no spec")
-                          : keep_outputs(r, ls_estimator_spec_values(spec));
-  return ls_status_is_ok(status) ? collect(&r->outputs) : ls_fail(status);
+  LS_RETURN_FAILED_IF_ERROR(r->model(r->user, args, &spec));
+  LS_RETURN_FAILED_IF_ERROR(
+      spec == NULL ? ls_invalid_argument("the model gave no spec")
+                   : keep_outputs(r, ls_estimator_spec_values(spec)));
+  return collect(&r->outputs);
 }
 
 // Replaces the computed tensors by their copies on the host.
@@ -225,6 +222,5 @@ ls_status ls_rewrite_model_for_inference(ls_estimator_mode mode,
   LS_RETURN_IF_ERROR(ls_rewrite_for_inference(export_outputs_call_model, &r,
                                               inputs, options, &copies));
   LS_RETURN_IF_ERROR(replace(&r.outputs, copies));
-  *out_outputs = ls_give(&r.outputs);
-  return ls_ok();
+  return ls_hand_over(&r.outputs, out_outputs);
 }

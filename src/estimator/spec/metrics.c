@@ -77,9 +77,8 @@ static ls_nest pair_of(ls_tensor value, const sum *sums, size_t count) {
     ops[i] = ls_tensor_op(sums[i].after);
   const ls_tensor result = ls_convert(value, LS_DTYPE_F32);
   const ls_op update = ls_group(ops, count, "update");
-  const ls_status status = ls_graph_take_error(ls_graph_current());
-  return ls_status_is_ok(status) ? LS_TUPLE(ls_leaf(result), ls_nest_op(update))
-                                 : ls_fail(status);
+  LS_RETURN_FAILED_IF_ERROR(ls_graph_take_error(ls_graph_current()));
+  return LS_TUPLE(ls_leaf(result), ls_nest_op(update));
 }
 
 // Makes a metric from sums over batches, or fails if a sum cannot be made.

@@ -153,8 +153,7 @@ static ls_status spec_make(const ls_estimator_spec_options *options,
       0;
   self->options.num_export_outputs = 0;
   LS_RETURN_IF_ERROR(spec_fill(self, options));
-  *out_spec = ls_give(&self);
-  return ls_ok();
+  return ls_hand_over(&self, out_spec);
 }
 
 ls_status ls_estimator_spec_create(const ls_estimator_spec_options *options,

@@ -43,7 +43,6 @@ typedef enum ls_tracer_list {
 } ls_tracer_list;
 
 typedef struct ls_tracer_flags {
-  bool enabled;
   ls_trace_mode mode;
   bool scalars;
   int64_t first, last;  // Indices of the first and last tensor to trace.
@@ -111,8 +110,9 @@ typedef struct reading {
   ls_tracer_flags *out;
 } reading;
 
-static ls_status set_enabled(reading *r, const flag *f) {
-  r->out->enabled = is_on(f);
+// The flag `enable`, which ls_tensor_tracer_is_on reads.
+static ls_status skip_enabled(reading *r, const flag *f) {
+  (void)r, (void)f;
   return ls_ok();
 }
 
@@ -180,7 +180,7 @@ static const struct {
   ls_status (*set)(reading *r, const flag *f);
   ls_tracer_list list;  // Set if there is no function.
 } flags[] = {
-    {"enable", set_enabled, 0},
+    {"enable", skip_enabled, 0},
     {"trace_mode", set_mode, 0},
     {"trace_scalar", set_scalars, 0},
     {"op_range", set_range, 0},
@@ -210,16 +210,6 @@ static ls_status tracer_flags_set(reading *r, const flag *f) {
   return tracer_flags_refuse(r, f);
 }
 
-static ls_status parse_flags(ls_arena *memory, const char *name,
-                             const char *text, ls_tracer_flags *out_flags) {
-  reading r = {memory, name, out_flags};
-  flag f;
-  *out_flags = (ls_tracer_flags){.last = INT64_MAX};
-  while (next_flag(&text, &f))
-    LS_RETURN_IF_ERROR(tracer_flags_set(&r, &f));
-  return ls_ok();
-}
-
 // ---- The environment -------------------------------------------------------
 // Reads the flags in the environment; texts are in the arena.
 //   LS_INVALID_ARGUMENT  lists all flags
@@ -227,8 +217,13 @@ static ls_status tracer_flags_read(ls_arena *memory,
                                    ls_tracer_flags *out_flags) {
   ls_setting setting;
   ls_setting_read(ls_runtime_current(), variable, &setting);
-  return parse_flags(memory, setting.name,
-                     setting.value != NULL ? setting.value : "", out_flags);
+  reading r = {memory, setting.name, out_flags};
+  const char *text = setting.value != NULL ? setting.value : "";
+  flag f;
+  *out_flags = (ls_tracer_flags){.last = INT64_MAX};
+  while (next_flag(&text, &f))
+    LS_RETURN_IF_ERROR(tracer_flags_set(&r, &f));
+  return ls_ok();
 }
 
 // Reads the flag `enable`; if it is repeated, its first value counts.

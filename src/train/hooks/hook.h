@@ -158,6 +158,15 @@ typedef struct ls_hook_list {
 
 // Adds `hook` and takes it over, also on failure; NULL adds nothing.
 LS_MUST_USE ls_status ls_hook_list_add(ls_hook_list *list, ls_hook *hook);
+// Makes a hook and adds it, as in
+//   LS_ADD_HOOK(&hooks, ls_nan_hook, loss, LS_FLAG_DEFAULT)
+#define LS_ADD_HOOK(list, make, ...)                                           \
+  __extension__({                                                              \
+    ls_hook *ls_new_hook = NULL;                                               \
+    const ls_status ls_making = make(__VA_ARGS__, &ls_new_hook);               \
+    ls_status_is_ok(ls_making) ? ls_hook_list_add(list, ls_new_hook)           \
+                               : ls_making;                                    \
+  })
 LS_MUST_USE ls_status ls_hook_list_add_all(ls_hook_list *list,
                                            ls_hook *const *hooks, size_t count);
 void ls_hook_list_deinit(ls_hook_list *list);
