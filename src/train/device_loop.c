@@ -112,6 +112,8 @@ static ls_status feeder_put(const ls_feeder *self, ls_nest args) {
   return ls_ok();
 }
 
+// Feeds `wanted` batches. If it ends early it closes the first core's infeed,
+// so that the loop ends, too.
 static ls_feeder_result feed(ls_feeder *self, int64_t wanted) {
   ls_feeder_result fed = {0};
   while (fed.batches < wanted) {
@@ -132,12 +134,6 @@ static void feeder_work(void *user) {
   for (int64_t wanted = 0; ls_worker_next(&self->worker, &wanted);)
     self->fed = feed(self, wanted);
   (void)ls_cancel_make_current(NULL);
-}
-
-// Begins to feed `batches` batches. If it ends early it closes the first core's
-// infeed, so that the loop ends, too.
-static ls_status feeder_begin(ls_feeder *self, int64_t batches) {
-  return ls_worker_post(&self->worker, batches);
 }
 
 // Drops the tuples left in the queues.
@@ -205,8 +201,7 @@ static ls_status feeder_create(const ls_feeder_options *options,
   LS_RETURN_IF_ERROR(ls_cancel_create(options->runtime, &self->cancel));
   LS_RETURN_IF_ERROR(ls_worker_start(&self->worker, "feeder", options->runtime,
                                      feeder_work, self));
-  *out_feeder = ls_give(&self);
-  return ls_ok();
+  return ls_hand_over(&self, out_feeder);
 }
 
 enum {
@@ -321,10 +316,8 @@ static ls_status build_steps(const ls_device_loop *self, ls_nest args,
 // Makes a replica's steps, as many as its first argument says.
 static ls_nest make_steps(ls_nest args, void *user) {
   ls_tensor numbers[NUMBERS];
-  const ls_status status = build_steps(user, args, numbers);
-  return ls_status_is_ok(status)
-             ? LS_LIST(ls_leaf(numbers[0]), ls_leaf(numbers[1]))
-             : ls_fail(status);
+  LS_RETURN_FAILED_IF_ERROR(build_steps(user, args, numbers));
+  return LS_LIST(ls_leaf(numbers[0]), ls_leaf(numbers[1]));
 }
 
 // ---- Batches as arguments --------------------------------------------------
@@ -374,7 +367,7 @@ static ls_status device_loop_run(ls_device_loop *self, int64_t steps) {
 
 static ls_status run_fed(ls_device_loop *self, int64_t steps,
                          ls_feeder_result *out) {
-  LS_RETURN_IF_ERROR(feeder_begin(self->feeder, steps));
+  LS_RETURN_IF_ERROR(ls_worker_post(&self->feeder->worker, steps));
   const ls_status status = device_loop_run(self, steps);
   feeder_end(self->feeder, !ls_status_is_ok(status), out);
   if (ls_status_is_ok(status)) return status;
@@ -503,8 +496,7 @@ ls_status ls_device_loop_create(const ls_device_loop_options *options,
   self->options.from.like = ls_nest_retain(options->from.like);
   self->options.results = ls_none();
   LS_RETURN_IF_ERROR(device_loop_fill(self, options->results));
-  *out_loop = ls_give(&self);
-  return ls_ok();
+  return ls_hand_over(&self, out_loop);
 }
 
 void ls_device_loop_destroy(ls_device_loop *self) {

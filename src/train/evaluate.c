@@ -117,8 +117,7 @@ ls_status ls_evaluator_create(const ls_model *model, ls_dataset *dataset,
   evaluator->allocator = allocator;
   evaluator->model = model;
   LS_RETURN_IF_ERROR(evaluate_fill(evaluator, dataset));
-  *out_evaluator = ls_give(&evaluator);
-  return ls_ok();
+  return ls_hand_over(&evaluator, out_evaluator);
 }
 
 void ls_evaluator_destroy(ls_evaluator *evaluator) {

@@ -43,12 +43,6 @@ static void print_data(ls_dtype dtype, ls_shape example, const ls_type *label,
             suffix);
 }
 
-// Returns true if examples of type `from` can become the model's: u8 is
-// converted.
-static bool can_be(ls_dtype from, ls_dtype to) {
-  return from == to || from == LS_DTYPE_U8;
-}
-
 static ls_status input_check_pair(const ls_element_spec *spec) {
   if (spec->count == 2 && spec->structure.kind == LS_KIND_TUPLE &&
       ls_nest_count(spec->structure) == 2 &&
@@ -117,7 +111,9 @@ ls_status ls_train_check_data(const ls_model_type *type,
   if (ls_dataset_cardinality(dataset) == 0)
     return ls_invalid_argument("the data have no example");
   const ls_dtype wanted = input_dtype_of(type);
-  if (can_be(example->dtype, wanted) && ls_shape_is_known(example->shape) &&
+  // u8 is converted.
+  if ((example->dtype == wanted || example->dtype == LS_DTYPE_U8) &&
+      ls_shape_is_known(example->shape) &&
       ls_shape_num_elements(example->shape) ==
           ls_shape_num_elements(type->example_shape) &&
       fits_labels(type, label->shape) &&

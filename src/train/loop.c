@@ -196,11 +196,6 @@ ls_status ls_loop_settle(ls_loop *loop) {
              : ls_ok();
 }
 
-static ls_status begin_in_folder(ls_loop *loop) {
-  return loop->plan.options.resume ? resume_in_folder(loop)
-                                   : start_in_folder(loop);
-}
-
 // ---- Start -----------------------------------------------------------------
 static void begin_epoch(ls_loop *loop, int64_t epoch) {
   const ls_run_plan *plan = &loop->plan;
@@ -296,7 +291,8 @@ static ls_status loop_begin(const ls_train_options *options, ls_loop *loop) {
   if (writes) loop->folder.log = loop->plan.options.log;
   loop->begins_chain = writes && folder != NULL;
   loop->began = ls_runtime_now(loop->runtime);
-  LS_RETURN_IF_ERROR(begin_in_folder(loop));
+  LS_RETURN_IF_ERROR(loop->plan.options.resume ? resume_in_folder(loop)
+                                               : start_in_folder(loop));
   return create_hooks(loop);
 }
 
@@ -339,15 +335,6 @@ bool ls_loop_ends_trace(const ls_loop *loop) {
   return !loop->is_checked && loop->ranks.all.communicator == NULL &&
          (steps == 0 || loop->saves.saving.saved == steps) &&
          ls_train_stop_requested(loop->plan.options.stop);
-}
-
-// Agrees on a stop once more: an evaluation may have been stopped after the
-// last step.
-static ls_status find_last_stop(ls_loop *loop) {
-  bool stops = false;
-  LS_RETURN_IF_ERROR(ls_run_ranks_stop(&loop->ranks, is_asked(loop), &stops));
-  loop->is_stopped |= stops;
-  return ls_ok();
 }
 
 // ---- Epochs ----------------------------------------------------------------
@@ -397,7 +384,11 @@ static ls_status loop_run(ls_loop *loop, ls_train_result *result) {
        ++i)
     LS_RETURN_IF_ERROR(run_epoch(loop, i));
   LS_RETURN_IF_ERROR(loop->unmet);
-  LS_RETURN_IF_ERROR(find_last_stop(loop));
+  // Agrees on a stop once more: an evaluation may have been stopped after the
+  // last step.
+  bool stops = false;
+  LS_RETURN_IF_ERROR(ls_run_ranks_stop(&loop->ranks, is_asked(loop), &stops));
+  loop->is_stopped |= stops;
   result->seconds = ls_loop_seconds(loop, loop->began);
   return ls_hook_list_end(&loop->hooks);
 }

@@ -77,8 +77,7 @@ ls_status ls_input_step_create(ls_strategy *strategy,
   LS_OWN(ls_strategy_step, self) = NULL;
   LS_RETURN_IF_ERROR(ls_strategy_step_create(strategy, &self));
   LS_RETURN_IF_ERROR(open_input(self, dataset, user));
-  *out_step = ls_give(&self);
-  return ls_ok();
+  return ls_hand_over(&self, out_step);
 }
 
 ls_status ls_strategy_step_initialize(ls_strategy_step *step, ls_op *out_op) {
@@ -156,8 +155,7 @@ ls_status ls_single_loss_step_create(const ls_single_loss_step_options *options,
         &(ls_function_options){
             .call = descend_traced, .user = &self->options, .name = "step"},
         &self->traced));
-  *out_step = ls_give(&self);
-  return ls_ok();
+  return ls_hand_over(&self, out_step);
 }
 
 // ---- Running ---------------------------------------------------------------
@@ -241,8 +239,7 @@ ls_status ls_step_monitor_create(ls_strategy_step *step, ls_session *session,
                             .step = ls_strategy_step_retain(step),
                             .session = session};
   if (session != NULL) LS_RETURN_IF_ERROR(strategy_step_prepare(self));
-  *out = ls_give(&self);
-  return ls_ok();
+  return ls_hand_over(&self, out);
 }
 
 void ls_step_monitor_destroy(ls_step_monitor *monitor) {

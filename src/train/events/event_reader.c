@@ -119,11 +119,6 @@ static ls_status open_and_read(numbers *self, ls_runtime *runtime,
   return read_records(self, file, &reader);
 }
 
-static ls_status event_reader_read_file(numbers *self, ls_runtime *runtime,
-                                        const char *path) {
-  return end_of_file(runtime, path, open_and_read(self, runtime, path));
-}
-
 static ls_status read_entries(numbers *self, ls_runtime *runtime,
                               const char *folder, const ls_file_entry *entries,
                               size_t count) {
@@ -134,7 +129,8 @@ static ls_status read_entries(numbers *self, ls_runtime *runtime,
     ls_text_clear(&path);
     ls_text_append_format(&path, "%s/%s", folder, entries[i].name);
     LS_RETURN_IF_ERROR(ls_text_status(&path));
-    LS_RETURN_IF_ERROR(event_reader_read_file(self, runtime, path.data));
+    LS_RETURN_IF_ERROR(end_of_file(runtime, path.data,
+                                   open_and_read(self, runtime, path.data)));
   }
   return ls_ok();
 }
@@ -197,8 +193,7 @@ ls_status ls_events_read(const char *folder, const char *tag,
   LS_OWN(ls_event_numbers, made) = &self->numbers;
   LS_RETURN_IF_ERROR(read_folder(self, runtime, folder));
   LS_RETURN_IF_ERROR(arrange(self));
-  *out_numbers = ls_give(&made);
-  return ls_ok();
+  return ls_hand_over(&made, out_numbers);
 }
 
 void ls_event_numbers_destroy(ls_event_numbers *table) {

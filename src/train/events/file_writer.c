@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writers of event files for graphs: one op begins a file, another flushes it.
-#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/values/nest_internal.h"
+#include "distribute/own.h"
 #include "distribute/values/values.h"
 #include "graph/trial.h"
 #include "lockstep/events.h"
@@ -138,7 +138,7 @@ ls_status ls_file_writer_create(const ls_file_writer_options *options,
   self->allocator = allocator;
   self->runtime = runtime;
   memcpy(self->folder, options->folder, size);
-  ls_summary_writer *writer = NULL;
+  LS_OWN(ls_summary_writer, writer) = NULL;
   ls_status status = open_events(self, options);
   if (ls_status_is_ok(status))
     status = ls_summary_writer_make(&kind, file_writer_record, self, &writer);
@@ -146,12 +146,8 @@ ls_status ls_file_writer_create(const ls_file_writer_options *options,
     file_writer_destroy(self);
     return status;
   }
-  status = add_outside(writer);
-  if (ls_status_is_ok(status))
-    *out_writer = writer;
-  else
-    ls_summary_writer_release(writer);
-  return status;
+  LS_RETURN_IF_ERROR(add_outside(writer));
+  return ls_hand_over(&writer, out_writer);
 }
 
 // ---- Getters ---------------------------------------------------------------
@@ -195,6 +191,5 @@ ls_status ls_file_writers_of(const ls_graph *graph, ls_nest *out_initializers,
       graph, LS_COLLECTION_SUMMARY_WRITER_INIT, &initializers));
   LS_RETURN_IF_ERROR(file_writer_list_of(
       graph, LS_COLLECTION_SUMMARY_WRITER_FLUSH, out_flushers));
-  *out_initializers = ls_give(&initializers);
-  return ls_ok();
+  return ls_hand_over(&initializers, out_initializers);
 }

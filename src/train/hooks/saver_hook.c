@@ -71,15 +71,12 @@ static ls_status saver_hook_save(saver *self, ls_run_context *context,
   return notify_after(self, context, step);
 }
 
-// Returns the graph that is run; a function has one after its first call.
-static const ls_graph *find_graph(const ls_run_context *context) {
-  return context->graph != NULL ? context->graph
-                                : ls_function_graph(context->called.step);
-}
-
 static ls_status write_graph(saver *self, const ls_run_context *context) {
   const ls_file_system *files = ls_runtime_files(context->runtime);
-  const ls_graph *graph = find_graph(context);
+  // A function has a graph after its first call.
+  const ls_graph *graph = context->graph != NULL
+                              ? context->graph
+                              : ls_function_graph(context->called.step);
   char *text = NULL;
   if (graph == NULL) return ls_ok();
   self->has_graph = true;
@@ -283,8 +280,7 @@ ls_status ls_saver_hook(const ls_saver_hook_options *options,
   LS_OWN(ls_hook, hook) = NULL;
   LS_RETURN_IF_ERROR(ls_hook_make(&saver_type, NULL, &hook));
   LS_RETURN_IF_ERROR(saver_fill(hook->state, options));
-  *out_hook = ls_give(&hook);
-  return ls_ok();
+  return ls_hand_over(&hook, out_hook);
 }
 
 // ---- Savers in a list ------------------------------------------------------

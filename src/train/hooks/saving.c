@@ -100,8 +100,7 @@ ls_status ls_collection_ops(const ls_graph *graph, const char *name,
   LS_OWN_ARRAY_OR_RETURN(allocator, ls_op, ops, *out_count + 1);
   for (size_t i = 0; i < *out_count; ++i)
     LS_RETURN_IF_ERROR(saved_op_of(name, leaves[i], &ops[i]));
-  *out_ops = ls_give(&ops);
-  return ls_ok();
+  return ls_hand_over(&ops, out_ops);
 }
 
 static ls_status saved_find_all(ls_saved_values *values,

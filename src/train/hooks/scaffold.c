@@ -81,8 +81,7 @@ static ls_status make_names(ls_variable *const *variables, size_t count,
     LS_RETURN_IF_NO_MEMORY(copy);
     made->items[made->count] = copy;
   }
-  *out_names = ls_give(&made);
-  return ls_ok();
+  return ls_hand_over(&made, out_names);
 }
 
 static ls_status infer(const ls_object *state, const ls_type *in, size_t num_in,

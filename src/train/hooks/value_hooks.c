@@ -282,6 +282,5 @@ ls_status ls_log_hook(const ls_log_hook_options *options, ls_hook **out_hook) {
   LS_RETURN_IF_ERROR(ls_hook_make(&log_type, NULL, &hook));
   LS_RETURN_IF_ERROR(keep_values(hook->state, options));
   hook->needs_session = options->values != NULL;
-  *out_hook = ls_give(&hook);
-  return ls_ok();
+  return ls_hand_over(&hook, out_hook);
 }
