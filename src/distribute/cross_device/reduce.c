@@ -250,10 +250,10 @@ static ls_nest reduce_gather_leaf(ls_nest leaf, void *user) {
   if (ls_nest_has_slices(leaf))
     return LS_FAIL(LS_UNIMPLEMENTED, "gather of IndexedSlices");
   if (!ls_has_components(leaf)) return ls_nest_retain(leaf);
-  const ls_status status = ls_cross_device_gather(
+  LS_RETURN_FAILED_IF_ERROR(ls_cross_device_gather(
       g->strategy->cross_device, leaf, g->axis,
-      (ls_destinations){.device = result_device()}, &made);
-  return ls_status_is_ok(status) ? ls_without_wrapper(made) : ls_fail(status);
+      (ls_destinations){.device = result_device()}, &made));
+  return ls_without_wrapper(made);
 }
 
 ls_status ls_mirrored_gather(ls_strategy *strategy, ls_nest value, int axis,

@@ -283,14 +283,12 @@ static ls_nest weighted_leaf(ls_nest leaf, void *user) {
 
 ls_nest ls_replica_weighted_mean(ls_replica *replica, ls_nest nest,
                                  const double *weights, size_t num_weights) {
-  ls_status status = ls_replica_check(replica, "weighted_mean");
   weighting w = {0};
-  if (ls_status_is_ok(status))
-    status = ls_replica_check_others(replica, "weighted_mean");
-  if (ls_status_is_ok(status) && weights == NULL)
-    status = ls_invalid_argument("the weights are NULL");
-  if (ls_status_is_ok(status))
-    status = check_weights(weights, num_weights, (size_t)replica->count, &w);
-  return ls_status_is_ok(status) ? ls_nest_map(nest, weighted_leaf, &w)
-                                 : ls_fail(status);
+  LS_RETURN_FAILED_IF_ERROR(ls_replica_check(replica, "weighted_mean"));
+  LS_RETURN_FAILED_IF_ERROR(ls_replica_check_others(replica, "weighted_mean"));
+  if (weights == NULL)
+    return LS_FAIL(LS_INVALID_ARGUMENT, "the weights are NULL");
+  LS_RETURN_FAILED_IF_ERROR(
+      check_weights(weights, num_weights, (size_t)replica->count, &w));
+  return ls_nest_map(nest, weighted_leaf, &w);
 }

@@ -162,11 +162,11 @@ static ls_nest value_of_variable(ls_nest leaf, void *user) {
   const filling *f = user;
   ls_array *value = NULL;
   ls_variable *variable = ls_nest_as_variable(leaf);
-  const ls_status status =
+  LS_RETURN_FAILED_IF_ERROR(
       f->options->session != NULL
           ? ls_session_variable_value(f->options->session, variable, &value)
-          : ls_variable_value(variable, &value);
-  return ls_status_is_ok(status) ? ls_nest_array(value) : ls_fail(status);
+          : ls_variable_value(variable, &value));
+  return ls_nest_array(value);
 }
 
 static ls_status array_dataset_check(ls_allocator *allocator, ls_nest arrays) {
@@ -190,8 +190,7 @@ static ls_status array_dataset_make(filling *f, ls_strategy *strategy,
       ls_dataset_from_arrays(ls_nest_map(variables, value_of_variable, f));
   LS_RETURN_IF_ERROR(ls_dataset_status(dataset));
   if (out_variables != NULL) *out_variables = ls_give(&variables);
-  *out_dataset = ls_give(&dataset);
-  return ls_ok();
+  return ls_hand_over(&dataset, out_dataset);
 }
 
 ls_status ls_strategy_array_dataset(ls_strategy *strategy, ls_nest arrays,

@@ -65,10 +65,8 @@ ls_nest ls_nest_input_callable(ls_nest element, ls_input_next next, void *user,
   callable->user = user;
   callable->release = release;
   callable->element = element;
-  const ls_status status = init_callable(callable);
-  return ls_status_is_ok(status)
-             ? ls_nest_object(LS_KIND_OBJECT, &ls_give(&callable)->object)
-             : ls_fail(status);
+  LS_RETURN_FAILED_IF_ERROR(init_callable(callable));
+  return ls_nest_object(LS_KIND_OBJECT, &ls_give(&callable)->object);
 }
 
 ls_input_callable *ls_nest_as_input_callable(ls_nest leaf) {
@@ -88,8 +86,7 @@ ls_status ls_input_callable_next(ls_input_callable *callable,
                          "between a callable's declared types and its "
                          "element"));
   ls_nest_release(*element);
-  *element = ls_give(&next);
-  return ls_ok();
+  return ls_hand_over(&next, element);
 }
 
 // ---- The object -------------------------------------------------------------
@@ -155,8 +152,7 @@ static ls_status wrap_plain(ls_dataset *dataset,
   LS_RETURN_IF_ERROR(ls_input_add_pipelines(data, 1));
   data->buffer = -1;
   data->pipelines[0].dataset = ls_dataset_retain(dataset);
-  *out_data = ls_give(&data);
-  return ls_ok();
+  return ls_hand_over(&data, out_data);
 }
 
 ls_status ls_input_data_of(ls_nest leaf, ls_distributed_dataset **out_data) {

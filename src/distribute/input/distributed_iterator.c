@@ -141,12 +141,6 @@ static ls_status open_sources(ls_distributed_iterator *self) {
   return ls_ok();
 }
 
-// Returns the number of a new iterator. All ranks make their iterators in the
-// same order.
-static uint64_t next_number(ls_distributed_dataset *data) {
-  return __atomic_add_fetch(&data->num_iterators, 1, __ATOMIC_RELAXED);
-}
-
 static ls_status
 distributed_iterator_init(ls_distributed_iterator *self,
                           const ls_distributed_iterator_options *options) {
@@ -184,12 +178,12 @@ ls_distributed_iterator_create(ls_nest dataset,
   LS_OWN_NEW_OR_RETURN(data->allocator, ls_distributed_iterator, self);
   ls_object_init(&self->object, &iterator_type);
   self->allocator = data->allocator;
-  self->number = next_number(data);
+  // All ranks make their iterators in the same order.
+  self->number = __atomic_add_fetch(&data->num_iterators, 1, __ATOMIC_RELAXED);
   self->data = ls_give(&data);
   LS_RETURN_IF_ERROR(ls_mutex_init(&self->lock));
   LS_RETURN_IF_ERROR(distributed_iterator_init(self, options));
-  *out_iterator = ls_give(&self);
-  return ls_ok();
+  return ls_hand_over(&self, out_iterator);
 }
 
 LS_COUNTED(ls_distributed_iterator)

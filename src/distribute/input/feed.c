@@ -210,8 +210,8 @@ static ls_nest even_element(ls_nest element, const ls_map_call *call,
                             void *user) {
   LS_OWN(ls_feed_element, fed) = {0};
   (void)call;
-  const ls_status status = make_even(user, element, &fed);
-  return ls_status_is_ok(status) ? ls_feed_element_dict(&fed) : ls_fail(status);
+  LS_RETURN_FAILED_IF_ERROR(make_even(user, element, &fed));
+  return ls_feed_element_dict(&fed);
 }
 
 static ls_status make_specs(const evening *self, ls_nest specs,
@@ -238,9 +238,9 @@ static ls_status make_specs(const evening *self, ls_nest specs,
 static ls_nest even_specs(const evening *self, const ls_dataset *dataset) {
   LS_OWN(ls_feed_element, fed) = {0};
   LS_OWN(ls_nest, specs) = ls_dataset_spec_nest(dataset);
-  ls_status status = ls_nest_status(specs);
-  if (ls_status_is_ok(status)) status = make_specs(self, specs, &fed);
-  return ls_status_is_ok(status) ? ls_feed_element_dict(&fed) : ls_fail(status);
+  LS_RETURN_FAILED_IF_ERROR(ls_nest_status(specs));
+  LS_RETURN_FAILED_IF_ERROR(make_specs(self, specs, &fed));
+  return ls_feed_element_dict(&fed);
 }
 
 static ls_dataset *map_even(ls_dataset *dataset, const ls_even_options *options,
@@ -421,8 +421,7 @@ ls_status ls_feed_source_next(ls_feed_source *self, ls_feed_element *out_fed) {
   LS_OWN(ls_feed_element, fed) = {0};
   if (self->dataset == NULL) {
     LS_RETURN_IF_ERROR(next_values(self, &fed));
-    *out_fed = ls_give(&fed);
-    return ls_ok();
+    return ls_hand_over(&fed, out_fed);
   }
   if (self->iterator == NULL)
     return ls_failed_precondition("features and labels of a data set are "
@@ -435,8 +434,7 @@ ls_status ls_feed_source_next(ls_feed_source *self, ls_feed_element *out_fed) {
   LS_RETURN_IF_ERROR(take_element(self, element, &fed));
   self->signals = ls_give(&fed.signals);
   self->has_signals = self->signals.kind != LS_KIND_NONE;
-  *out_fed = ls_give(&fed);
-  return ls_ok();
+  return ls_hand_over(&fed, out_fed);
 }
 
 ls_status ls_feed_source_signals(ls_feed_source *self, ls_nest *out_signals) {

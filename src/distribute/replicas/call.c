@@ -389,8 +389,8 @@ static ls_nest read_variable(ls_nest leaf, void *user) {
   (void)user;
   if (leaf.kind != LS_KIND_VARIABLE) return ls_nest_retain(leaf);
   ls_tensor x;
-  const ls_status status = ls_distributed_as_tensor(leaf, &x);
-  return ls_status_is_ok(status) ? ls_leaf(x) : ls_fail(status);
+  LS_RETURN_FAILED_IF_ERROR(ls_distributed_as_tensor(leaf, &x));
+  return ls_leaf(x);
 }
 
 static ls_nest call_reduce_together(ls_replica *replica, ls_reduce_op op,
@@ -415,10 +415,6 @@ static ls_nest reduce_alone(ls_strategy *strategy, ls_nest nest, void *user) {
       &made);
 }
 
-static bool is_sum_or_mean(ls_reduce_op op) {
-  return op == LS_REDUCE_SUM || op == LS_REDUCE_MEAN;
-}
-
 // Gathers the indices and values of all replicas; for a mean, scales the
 // values.
 static ls_nest all_reduce_slices(ls_nest leaf, ls_reduce_op op) {
@@ -438,16 +434,14 @@ static ls_nest all_reduce_leaf(ls_nest leaf, void *user) {
   ls_tensor x;
   if (leaf.kind == LS_KIND_SLICES)
     return all_reduce_slices(leaf, *(const ls_reduce_op *)user);
-  const ls_status status = ls_distributed_as_tensor(leaf, &x);
-  return ls_status_is_ok(status)
-             ? ls_leaf(ls_all_reduce(*(const ls_reduce_op *)user, x))
-             : ls_fail(status);
+  LS_RETURN_FAILED_IF_ERROR(ls_distributed_as_tensor(leaf, &x));
+  return ls_leaf(ls_all_reduce(*(const ls_reduce_op *)user, x));
 }
 
 ls_nest ls_replica_all_reduce(ls_replica *replica, ls_reduce_op op,
                               ls_nest nest) {
   LS_RETURN_FAILED_IF_ERROR(ls_replica_check(replica, "all_reduce"));
-  if (!is_sum_or_mean(op))
+  if (op != LS_REDUCE_SUM && op != LS_REDUCE_MEAN)
     return LS_FAIL(LS_INVALID_ARGUMENT,
                    "all_reduce by %s, which is neither SUM nor MEAN",
                    LS_REDUCE_OP_TEXT(op));

@@ -65,10 +65,6 @@ static bool is_same_whole(const ls_graph *a, const ls_graph *b) {
          ls_graph_whole((ls_graph *)(uintptr_t)b);
 }
 
-static bool is_argument(const ls_examples_entry *entry) {
-  return entry->source == LS_EXAMPLES_ARGUMENTS;
-}
-
 static bool examples_holds(const ls_examples_entry *entry) {
   if (!ls_context_is_inside(entry->graph)) return false;
   return entry->source == LS_EXAMPLES_GIVEN ||
@@ -81,7 +77,8 @@ static bool examples_holds(const ls_examples_entry *entry) {
 static const ls_examples_entry *examples_find_entry(bool arguments) {
   const ls_examples_entry *entry = ls_context_current()->scoped.examples;
   while (entry != NULL &&
-         (is_argument(entry) != arguments || !examples_holds(entry)))
+         ((entry->source == LS_EXAMPLES_ARGUMENTS) != arguments ||
+          !examples_holds(entry)))
     entry = entry->outer;
   return entry;
 }

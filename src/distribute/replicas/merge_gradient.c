@@ -101,8 +101,8 @@ ls_nest ls_merge_meeting(const ls_rounds *rounds, ls_nest args, ls_nest made) {
   LS_OWN_FIELD(allocator, m.given.items);
   LS_OWN_FIELD(allocator, m.got.items);
   LS_OWN(ls_nest, result) = made;
-  const ls_status status = meet_tensors(&m, rounds, args, &result);
-  return ls_status_is_ok(status) ? ls_give(&result) : ls_fail(status);
+  LS_RETURN_FAILED_IF_ERROR(meet_tensors(&m, rounds, args, &result));
+  return ls_give(&result);
 }
 
 // ---- For all replicas ------------------------------------------------------

@@ -126,13 +126,12 @@ static ls_nest merged_gather_leaf(ls_nest leaf, void *user) {
   ls_nest made = ls_none();
   LS_OWN(ls_nest, all) = of_all(m->strategy, leaf);
   if (ls_nest_is_failed(all)) return ls_give(&all);
-  ls_status status = m->strategy->kind->gathers_equal
-                         ? check_equal(m->strategy, all)
-                         : ls_ok();
-  if (ls_status_is_ok(status))
-    status = ls_cross_device_gather(m->strategy->cross_device, all, m->axis,
-                                    all_devices(m->strategy), &made);
-  return ls_status_is_ok(status) ? made : ls_fail(status);
+  if (m->strategy->kind->gathers_equal)
+    LS_RETURN_FAILED_IF_ERROR(check_equal(m->strategy, all));
+  return ls_made_nest(ls_cross_device_gather(m->strategy->cross_device, all,
+                                             m->axis, all_devices(m->strategy),
+                                             &made),
+                      &made);
 }
 
 ls_nest ls_all_gather_merged(ls_strategy *strategy, int axis, ls_nest args) {

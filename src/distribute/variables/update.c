@@ -346,10 +346,6 @@ static ls_op update_results_op_of(ls_nest leaf) {
   return (ls_op){0};
 }
 
-static bool update_results_is_value(ls_nest leaf) {
-  return leaf.kind == LS_KIND_TENSOR || leaf.kind == LS_KIND_VARIABLE;
-}
-
 // Makes an identity of component i, colocated with that component, which waits
 // for the group.
 static ls_nest after_group(ls_nest component, ls_op group) {
@@ -364,8 +360,8 @@ static ls_nest after_group(ls_nest component, ls_op group) {
                  : ls_identity(component.as.tensor);
     }
   }
-  const ls_status status = ls_made_status(made);
-  return ls_status_is_ok(status) ? ls_leaf(made) : ls_fail(status);
+  LS_RETURN_FAILED_IF_ERROR(ls_made_status(made));
+  return ls_leaf(made);
 }
 
 // Wraps the components of a leaf so that each waits for the updates of all
@@ -376,7 +372,8 @@ static ls_nest wrap_grouped(const ls_nest *components, size_t count,
   const bool eager = ls_graph_current()->kind == LS_GRAPH_EAGER;
   bool values = true;
   for (size_t i = 0; i < count; ++i)
-    values = values && update_results_is_value(components[i]);
+    values = values && (components[i].kind == LS_KIND_TENSOR ||
+                        components[i].kind == LS_KIND_VARIABLE);
   if (count == 1 || (eager && values)) {
     for (size_t i = 0; i < count; ++i)
       ls_nest_retain(components[i]);

@@ -105,10 +105,8 @@ static ls_nest merge_scatter(ls_strategy *strategy, ls_nest args, void *user) {
   ls_tensor indices, updates;
   ls_nest made = ls_none();
   (void)strategy;
-  ls_status status = aggregate_delta(s, args, &indices, &updates);
-  if (ls_status_is_ok(status))
-    status = scatter_each(s, indices, updates, &made);
-  return ls_status_is_ok(status) ? made : ls_fail(status);
+  LS_RETURN_FAILED_IF_ERROR(aggregate_delta(s, args, &indices, &updates));
+  return ls_made_nest(scatter_each(s, indices, updates, &made), &made);
 }
 
 // Scatters in the trace of a replica: collectives gather the deltas of all

@@ -306,21 +306,12 @@ static ls_status variable_write_all(const ls_writing *w, ls_nest value,
                                : write_each(w, value, out_value);
 }
 
-// Writes to all components in the strategy's scope, which is entered if
-// necessary.
-static ls_status write_across(const ls_writing *w, ls_nest value,
-                              ls_nest *out_value) {
-  return LS_CROSS_REPLICA(ls_strategy_of(w->variable), ls_writing_name(w),
-                          out_value, variable_write_all(w, value, out_value));
-}
-
 static ls_nest merge_write(ls_strategy *strategy, ls_nest args, void *user) {
   const ls_writing *w = user;
   ls_nest value = ls_none(), made = ls_none();
   (void)strategy;
-  ls_status status = write_aggregate(w, args, &value);
-  if (ls_status_is_ok(status)) status = variable_write_all(w, value, &made);
-  return ls_status_is_ok(status) ? made : ls_fail(status);
+  LS_RETURN_FAILED_IF_ERROR(write_aggregate(w, args, &value));
+  return ls_made_nest(variable_write_all(w, value, &made), &made);
 }
 
 // ---- In a replica's trace --------------------------------------------------
@@ -427,7 +418,9 @@ static ls_status write_mirrored(const ls_writing *w, ls_nest value,
         place.kind == LS_PLACE_CROSS ? "across replicas" : "by all replicas"));
   switch (place.kind) {
   case LS_PLACE_CROSS:
-    return write_across(w, value, out_value);
+    // Enters the strategy's scope if necessary.
+    return LS_CROSS_REPLICA(ls_strategy_of(w->variable), ls_writing_name(w),
+                            out_value, variable_write_all(w, value, out_value));
   case LS_PLACE_UPDATE:
     return write_one(w, w->variable->components[place.index],
                      ls_value_part(value, place.index), out_value);
@@ -581,8 +574,8 @@ static ls_nest merge_common(ls_strategy *strategy, ls_nest args, void *user) {
   (void)strategy;
   const ls_nest first = ls_distributed_component(args, 0);
   const ls_tensor made = write_plain(user, ls_nest_tensor(first, 0));
-  const ls_status status = ls_made_status(made);
-  return ls_status_is_ok(status) ? ls_leaf(made) : ls_fail(status);
+  LS_RETURN_FAILED_IF_ERROR(ls_made_status(made));
+  return ls_leaf(made);
 }
 
 static ls_tensor write_for_all(ls_writing *w, ls_tensor value) {
