@@ -24,13 +24,10 @@ static void infeed_scope_begin(ls_scope *scope, const ls_infeed_queue *queue,
   ls_name_scope_begin(scope, name);
 }
 
-static bool is_in_function(void) {
-  return ls_runtime_work_here()->callbacks > 0;
-}
-
 static ls_status check_first(const ls_infeed_queue *queue, ls_nest before,
                              const char *noun) {
-  if (before.kind == LS_KIND_NONE || is_in_function()) return ls_ok();
+  const bool is_in_function = ls_runtime_work_here()->callbacks > 0;
+  if (before.kind == LS_KIND_NONE || is_in_function) return ls_ok();
   return ls_failed_precondition(
       "queue '%s': there cannot be two %s Ops from the same queue", queue->name,
       noun);

@@ -97,8 +97,8 @@ static ls_status set_between(ls_strategy *strategy, const setting *s,
 }
 
 static ls_nest merge_output(ls_strategy *strategy, ls_nest args, void *user) {
-  const ls_status status = set_between(strategy, user, ls_nest_item(args, 0));
-  return ls_status_is_ok(status) ? ls_none() : ls_fail(status);
+  LS_RETURN_FAILED_IF_ERROR(set_between(strategy, user, ls_nest_item(args, 0)));
+  return ls_none();
 }
 
 // Makes a tuple of one value per replica. In a TPU strategy, whose callback is
@@ -121,10 +121,10 @@ static ls_status list_given(ls_strategy *strategy, ls_nest given,
 static ls_nest merge_other(ls_strategy *strategy, ls_nest args, void *user) {
   const setting *s = user;
   ls_nest values = ls_none();
-  ls_status status = list_given(strategy, ls_nest_item(args, 0), &values);
-  if (ls_status_is_ok(status))
-    status = put_item(&s->context->others, s->name, values);
-  return ls_status_is_ok(status) ? ls_none() : ls_fail(status);
+  LS_RETURN_FAILED_IF_ERROR(
+      list_given(strategy, ls_nest_item(args, 0), &values));
+  LS_RETURN_FAILED_IF_ERROR(put_item(&s->context->others, s->name, values));
+  return ls_none();
 }
 
 // Sets an output in a merge call: all replicas make the call, and it sets the

@@ -104,8 +104,8 @@ static ls_status build_condition(const building *b, ls_nest values,
 
 static ls_nest condition_of(ls_nest values, void *user) {
   ls_tensor goes_on;
-  const ls_status status = build_condition(user, values, &goes_on);
-  return ls_status_is_ok(status) ? ls_leaf(goes_on) : ls_fail(status);
+  LS_RETURN_FAILED_IF_ERROR(build_condition(user, values, &goes_on));
+  return ls_leaf(goes_on);
 }
 
 // ---- A step ----------------------------------------------------------------

@@ -415,13 +415,6 @@ ls_status ls_tpu_class_adopt(ls_strategy *strategy,
   return ls_ok();
 }
 
-// Stores a value, unless the variable got one meanwhile from a file.
-static ls_status store_value(ls_store *store, const ls_tpu_late_value *item) {
-  return ls_store_has_value(store, item->variable)
-             ? ls_ok()
-             : ls_store_write(store, item->variable, item->value);
-}
-
 static ls_status lazy_variables_initialize(ls_late_values *base) {
   // `base` is the first member of the strategy's queue.
   ls_tpu_late *late = (ls_tpu_late *)(void *)base;
@@ -431,9 +424,12 @@ static ls_status lazy_variables_initialize(ls_late_values *base) {
   ls_status status = ls_ok();
   ls_mutex_lock(&self->base.lock);
   for (size_t i = 0; i < late->count; ++i) {
-    if (ls_status_is_ok(status))
-      status = store_value(state->store, &late->items[i]);
-    set_late(late->items[i].variable, NULL);
+    const ls_tpu_late_value *item = &late->items[i];
+    // The variable may have got a value meanwhile, from a file.
+    if (ls_status_is_ok(status) &&
+        !ls_store_has_value(state->store, item->variable))
+      status = ls_store_write(state->store, item->variable, item->value);
+    set_late(item->variable, NULL);
   }
   ls_tpu_late_value *items = late->items;
   const size_t count = late->count;

@@ -137,8 +137,8 @@ static ls_nest to_tensor(ls_nest leaf, void *user) {
     return ls_distributed_map_components(leaf, to_tensor, user);
   if (leaf.kind != LS_KIND_SCALAR && leaf.kind != LS_KIND_ARRAY)
     return ls_nest_retain(leaf);
-  const ls_status status = ls_region_tensor(leaf, &made);
-  return ls_status_is_ok(status) ? ls_leaf(made) : ls_fail(status);
+  LS_RETURN_FAILED_IF_ERROR(ls_region_tensor(leaf, &made));
+  return ls_leaf(made);
 }
 
 // Replicas that run op by op select their values themselves.
@@ -239,12 +239,6 @@ static size_t run_results_count_values(ls_nest list) {
   return count;
 }
 
-static ls_status refuse_op(ls_nest leaf, size_t at) {
-  return ls_invalid_argument("leaf %zu of the result is op '%s': ops must be "
-                             "alone or in a list, after all values",
-                             at, ls_op_name(leaf.as.op));
-}
-
 static ls_status keep_structure(tpu_run *r, ls_nest made, ls_nest *leaves,
                                 size_t count) {
   const bool is_list = made.kind == LS_KIND_LIST;
@@ -255,7 +249,9 @@ static ls_status keep_structure(tpu_run *r, ls_nest made, ls_nest *leaves,
   r->num_leaves = is_list && !nested ? run_results_count_values(made) : count;
   for (size_t i = 0; i < r->num_leaves; ++i)
     if (leaves[i].kind == LS_KIND_OP && (!is_list || nested))
-      return refuse_op(leaves[i], i);
+      return ls_invalid_argument("leaf %zu of the result is op '%s': ops must "
+                                 "be alone or in a list, after all values",
+                                 i, ls_op_name(leaves[i].as.op));
   if (r->num_leaves == count) {
     r->like = ls_nest_retain(made);
     return ls_ok();
