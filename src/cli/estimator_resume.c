@@ -112,17 +112,15 @@ static const char *find_param(const cli_words *words, const char *name) {
   return found;
 }
 
-static bool are_equal_numbers(const char *a, const char *b) {
-  return strcmp(a, b) == 0 || strtod(a, NULL) == strtod(b, NULL);
-}
-
 // ---- Differences -----------------------------------------------------------
 // Checks a parameter of --param.
 static bool check_param(const estimator_flags *flags, const cli_words *saved,
                         const ls_name_map *param) {
   char given[NAME_MAX], has[NAME_MAX] = "";
   const char *value = find_param(saved, param->from);
-  if (value != NULL && are_equal_numbers(value, param->to)) return true;
+  if (value != NULL && (strcmp(value, param->to) == 0 ||
+                        strtod(value, NULL) == strtod(param->to, NULL)))
+    return true;
   snprintf(given, sizeof(given), "%s=%s", param->from, param->to);
   if (value != NULL) snprintf(has, sizeof(has), "%s=%s", param->from, value);
   return cli_train_differs(&flags->train, "param", given, has);

@@ -43,6 +43,12 @@
     memset(cli_given_from, 0, sizeof(*cli_given_from));                        \
     cli_given;                                                                 \
   })
+// Gives the value to `*out` and returns OK.
+#define cli_hand_over(place, out)                                              \
+  __extension__({                                                              \
+    *(out) = cli_give(place);                                                  \
+    ls_ok();                                                                   \
+  })
 
 // Allocate zeroed memory (NULL if there is none) and free it (accepts NULL).
 // Any thread.

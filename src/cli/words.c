@@ -163,6 +163,5 @@ ls_status cli_read_flags(const char *path, char **out_text) {
                                "flags",
                                path);
   if (strlen(text) != size) return ls_invalid_argument("'%s' is no text", path);
-  *out_text = cli_give(&text);
-  return ls_ok();
+  return cli_hand_over(&text, out_text);
 }

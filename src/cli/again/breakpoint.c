@@ -58,8 +58,7 @@ static ls_status list_trained(const ls_model *model, ls_variable ***out,
   for (size_t i = 0; i < listed; ++i)
     if (ls_variable_is_trainable(variables[i]))
       variables[(*out_count)++] = variables[i];
-  *out = cli_give(&variables);
-  return ls_ok();
+  return cli_hand_over(&variables, out);
 }
 
 ls_status cli_breakpoint_before(const cli_breakpoint *at,

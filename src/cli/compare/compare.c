@@ -262,8 +262,7 @@ static ls_status sort_names(const ls_saved_file *file, size_t count,
     names[i] = (named){entry.name, i};
   }
   qsort(names, count, sizeof(*names), by_name);
-  *out = cli_give(&names);
-  return ls_ok();
+  return cli_hand_over(&names, out);
 }
 
 // Finds the array of this name in file 0 or 1; NULL if there is none.

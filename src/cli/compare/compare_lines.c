@@ -32,8 +32,7 @@ ls_status cli_read_text(const char *folder, const char *name, char **out_text,
   for (long i = 0; i < size && out_size == NULL; ++i)
     if (text[i] == '\0') text[i] = '?';
   if (out_size != NULL) *out_size = (size_t)size;
-  *out_text = cli_give(&text);
-  return ls_ok();
+  return cli_hand_over(&text, out_text);
 }
 
 // ---- Lines -----------------------------------------------------------------

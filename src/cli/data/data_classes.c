@@ -332,8 +332,7 @@ ls_status cli_class_list_make(const char *names, cli_class_list **out) {
     LS_RETURN_IF_ERROR(insert_name(list, place, name));
     at += name.size + (at[name.size] == '\n');
   }
-  *out = cli_give(&list);
-  return ls_ok();
+  return cli_hand_over(&list, out);
 }
 
 ls_status cli_class_number(const cli_class_list *list, ls_bytes name,

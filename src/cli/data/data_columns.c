@@ -37,10 +37,6 @@ bool cli_is_among(const size_t *items, size_t count, size_t column) {
   return false;
 }
 
-static bool is_label(const cli_choice *choice, size_t column) {
-  return cli_is_among(choice->labels, choice->num_labels, column);
-}
-
 static const size_t no_label = SIZE_MAX;  // There is no column of labels.
 
 // Guesses the column of labels, none of the training's examples; without need
@@ -181,7 +177,8 @@ static ls_status choose_columns(const cli_files *files,
   if (named > 0 && features->items[0].typed) choice->type = &features->items[0];
   const bool is_known = choice->count > 0;
   for (size_t i = 0; rest && !is_known && i < table->count; ++i) {
-    if (!is_label(choice, i)) choice->items[choice->count++] = i;
+    if (!cli_is_among(choice->labels, choice->num_labels, i))
+      choice->items[choice->count++] = i;
   }
   for (size_t i = 0; !rest && i < named; ++i)
     LS_RETURN_IF_ERROR(cli_sheet_find(files, table, features->items[i].name,

@@ -65,8 +65,7 @@ ls_status cli_find_normalization(const ls_model_type *type, ls_dataset *dataset,
     used += snprintf(text + used, ROOM, "%s%.9g,%.9g", i > 0 ? ";" : "",
                      all[i].mean, deviation > 0 ? deviation : 1);
   }
-  *out_text = cli_give(&text);
-  return ls_ok();
+  return cli_hand_over(&text, out_text);
 }
 
 // ---- Reading ---------------------------------------------------------------
@@ -108,6 +107,5 @@ ls_status cli_read_normalization(const ls_model_type *type, const char *text,
                                "than the examples of model '%s'",
                                type->name);
   *out_mean = cli_give(&mean);
-  *out_deviation = cli_give(&deviation);
-  return ls_ok();
+  return cli_hand_over(&deviation, out_deviation);
 }

@@ -2,6 +2,7 @@
 // A strict reader of JSON text that keeps nothing: it checks and finds values,
 // which others read into arrays.
 #define _GNU_SOURCE
+#include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,18 +55,13 @@ ls_status cli_cursor_error(const cli_cursor *c, const char *expected) {
 }
 
 // ---- Strings ---------------------------------------------------------------
-static bool is_hex(char c) {
-  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') ||
-         (c >= 'A' && c <= 'F');
-}
-
 // Skips what follows a backslash.
 static ls_status skip_escape(cli_cursor *c) {
   if (next_of(c) == '\0' || strchr("\"\\/bfnrtu", *c->at) == NULL)
     return cli_cursor_error(c, "an escape: one of \"\\/bfnrtu");
   if (*c->at++ != 'u') return ls_ok();
   for (int i = 0; i < 4; ++i, ++c->at)
-    if (!is_hex(next_of(c)))
+    if (!isxdigit((unsigned char)next_of(c)))
       return cli_cursor_error(c, "four hexadecimal digits");
   return ls_ok();
 }
@@ -92,8 +88,7 @@ ls_status cli_cursor_name(cli_cursor *c, char **out_name) {
   const cli_member quoted = {.value = text - 1, .value_size = size + 2};
   if (!cli_json_copy(&quoted, name, size + 1))
     return cli_cursor_error(c, "a name of UTF-8");
-  *out_name = cli_give(&name);
-  return ls_ok();
+  return cli_hand_over(&name, out_name);
 }
 
 // ---- Values ----------------------------------------------------------------

@@ -250,8 +250,7 @@ ls_status cli_plan_memory(cli_plan_run *run, int64_t batch_size,
   memory.saves = memory.parameters + memory.optimizer;
   memory.saves += is_model ? memory.parameters : memory.saves;
   *out_memory = memory;
-  *out_step = cli_give(&step);
-  return ls_ok();
+  return cli_hand_over(&step, out_step);
 }
 
 // ---- A batch that fits -----------------------------------------------------

@@ -365,6 +365,5 @@ ls_status cli_layers_open(const cli_step *step, const ls_graph *replica,
   add_variables(&f, variables, num_variables, num_slots, &layers);
   add_work(&f, ls_function_graph(step->function), list, count, &layers);
   add_total(&layers);
-  *out_layers = cli_give(&layers);
-  return ls_ok();
+  return cli_hand_over(&layers, out_layers);
 }

@@ -416,12 +416,6 @@ static cli_served *find_model(const cli_service *service, const char *url,
   return NULL;
 }
 
-static enum MHD_Result send_wrong_method(exchange *x, const char *url,
-                                         const char *allowed) {
-  return send_error(x, MHD_HTTP_METHOD_NOT_ALLOWED, allowed,
-                    ls_invalid_argument("'%.100s' is for %s", url, allowed));
-}
-
 static enum MHD_Result send_unknown(exchange *x, const char *url) {
   const cli_served *model =
       x->model != NULL ? x->model : &x->self->service->models[0];
@@ -569,8 +563,10 @@ static enum MHD_Result begin_exchange(exchange *x, const char *url,
                      strcmp(url, "/metrics") == 0 ||
                      strcmp(url, "/healthz") == 0;
   if (!known) return send_unknown(x, url);
+  const char *allowed = takes_body ? "POST" : "GET, HEAD";
   if (takes_body ? strcmp(method, MHD_HTTP_METHOD_POST) != 0 : !reads)
-    return send_wrong_method(x, url, takes_body ? "POST" : "GET, HEAD");
+    return send_error(x, MHD_HTTP_METHOD_NOT_ALLOWED, allowed,
+                      ls_invalid_argument("'%.100s' is for %s", url, allowed));
   if (!takes_body) return send_description(x, url, x->model);
   const ls_status running = check_running(self);
   return ls_status_is_ok(running)

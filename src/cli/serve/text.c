@@ -107,8 +107,7 @@ ls_status cli_text_parse(cli_served *model, const char *body, size_t size,
                                (long long)text->tokens, (long long)most_tokens);
   if (!cli_buffer_append(&text->bytes, prompt, strlen(prompt)))
     return ls_out_of_memory();
-  *out = cli_give(&text);
-  return ls_ok();
+  return cli_hand_over(&text, out);
 }
 
 // ---- Running ---------------------------------------------------------------

@@ -35,10 +35,6 @@ typedef struct session {
 } session;
 
 // ---- Learning rate ---------------------------------------------------------
-static bool near_to(double a, double b) {
-  return fabs(a - b) <= 1e-6 * fabs(b);
-}
-
 // Refuses rate flags that the model ignores: a user's model may ignore the rate
 // and its schedule, and config.json must record the real ones.
 static ls_status check_rate(const train_flags *flags, int64_t steps,
@@ -49,8 +45,8 @@ static ls_status check_rate(const train_flags *flags, int64_t steps,
   const ls_optimizer *optimizer = type->optimizer(run->model.self);
   if (optimizer == NULL) return ls_ok();
   const double rate = ls_optimizer_learning_rate(optimizer);
-  if (flags->asked.learning_rate != 0 &&
-      !near_to(rate, flags->asked.learning_rate))
+  const double asked = flags->asked.learning_rate;
+  if (asked != 0 && !(fabs(rate - asked) <= 1e-6 * fabs(asked)))
     return ls_unimplemented(
         "model '%s' ignores --learning-rate: its optimizer has a rate of %g; "
         "leave the flag out, or give an --optimizer",
