@@ -118,7 +118,7 @@ typedef struct cli_syntax {
 } cli_syntax;
 
 // Flags of `train`, and of the commands that use a run, that models, or
-// estimators, or those of shared libraries, do not have (refused.c).
+// estimators, or those of shared libraries, do not have.
 // cli_refusal_find returns the reason; NULL: such a flag is not refused.
 const char *cli_refusal_find(const cli_refusals *refused, const char *name,
                              size_t size);

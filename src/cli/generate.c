@@ -2,8 +2,8 @@
 // The command `lockstep generate`.
 #include <string.h>
 
+#include "cli/language.h"
 #include "cli/serve/serve.h"
-#include "cli/writer.h"
 
 typedef struct generate_flags {
   cli_run run;

@@ -9,8 +9,6 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include "cli/look/canvas.h"
-
 static const char command[] = "doctor";
 
 // ---- Findings --------------------------------------------------------------

@@ -11,8 +11,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cli/compare/compare.h"
-
 static const char command[] = "report";
 
 typedef struct report_flags {

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/compare/compare.h"
 #include "cli/look/report.h"
 #include "cli/look/table.h"
 

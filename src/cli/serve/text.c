@@ -3,9 +3,9 @@
 #include <string.h>
 
 #include "cli/data/json_text.h"
+#include "cli/language.h"
 #include "cli/serve/serve.h"
 #include "cli/words.h"
-#include "cli/writer.h"
 
 struct cli_text {
   cli_served *model;

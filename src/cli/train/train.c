@@ -13,7 +13,6 @@
 #include "cli/look/estimate.h"
 #include "cli/ranks.h"
 #include "cli/train/train_flags.h"
-#include "cli/words.h"
 #include "lockstep/communicator.h"
 
 // State of a training run.
