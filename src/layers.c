@@ -3,7 +3,7 @@
 // The one file that is of no layer: what lower layers ask of upper ones.
 #include "graph/layers.h"
 
-#include "distribute/base/class.h"
+#include "distribute/base/strategy.h"
 #include "runtime/eager/eager.h"
 
 const ls_layers ls_library_layers = {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows of batches: parts along any axis, and padding of parts.
 #include "base/memory/own.h"
-#include "distribute/input/rows.h"
+#include "distribute/input/feed.h"
 #include "support/counted.h"
 #include "support/expect.h"
 #include "support/spec.h"

@@ -9,8 +9,8 @@
 #include "base/values/array_internal.h"
 #include "data/composite.h"
 #include "distribute/base/strategy.h"
+#include "distribute/input/feed.h"
 #include "distribute/input/input.h"
-#include "distribute/input/rows.h"
 #include "lockstep/communicator.h"
 
 // ---- Ranks -----------------------------------------------------------------

@@ -13,9 +13,9 @@
 
 #include "base/memory/own.h"
 #include "base/threads/threads.h"
-#include "distribute/base/class.h"
 #include "distribute/base/hosts.h"
-#include "distribute/input/rows.h"
+#include "distribute/base/strategy.h"
+#include "distribute/input/feed.h"
 #include "lockstep/distribute_input.h"
 #include "lockstep/object.h"
 

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "base/require.h"
+#include "distribute/input/feed.h"
 #include "distribute/input/input.h"
-#include "distribute/input/rows.h"
 #include "lockstep/record.h"
 
 // Returns how many elements of the single pipeline a step uses.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows of batches: shares and padding. Also the element dicts that are made of
 // such batches.
-#include "distribute/input/rows.h"
 
 #include <string.h>
 

@@ -8,8 +8,8 @@
 #include "base/memory/own.h"
 #include "data/dataset.h"
 #include "data/streams.h"
+#include "distribute/input/feed.h"
 #include "distribute/input/input.h"
-#include "distribute/input/rows.h"
 #include "lockstep/element_spec.h"
 
 // ---- Shard hints ------------------------------------------------------------

@@ -22,7 +22,6 @@
 #include "graph/compare/compare.h"
 #include "graph/gather/gather.h"
 #include "graph/make/make.h"
-#include "lockstep/eager.h"
 #include "lockstep/shape_rules.h"
 #include "runtime/eager/eager.h"
 #include "runtime/program.h"

@@ -5,7 +5,7 @@
 #include "estimator/config/plan.h"
 
 #include "base/plain.h"
-#include "distribute/input/rows.h"
+#include "distribute/input/feed.h"
 
 struct ls_plans {
   ls_runtime *runtime;

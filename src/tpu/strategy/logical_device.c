@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "distribute/context/context.h"
 #include "graph/make/make.h"
-#include "tpu/replicate/context.h"
+#include "tpu/replicate/replicate.h"
 #include "tpu/strategy/strategy.h"
 
 int32_t ls_num_logical_devices(const ls_strategy *strategy) {

@@ -14,7 +14,6 @@
 #include "tpu/own.h"
 #include "tpu/pod/pod.h"
 #include "tpu/pod/topology.h"
-#include "tpu/replicate/context.h"
 #include "tpu/replicate/replicate.h"
 #include "tpu/strategy/strategy.h"
 #include "tpu/system/resolver.h"

@@ -5,7 +5,6 @@
 #define LS_TPU_STRATEGY_STRATEGY_H_
 
 #include "base/device_parts.h"
-#include "distribute/base/class.h"
 #include "distribute/base/strategy.h"
 #include "distribute/context/context.h"
 #include "distribute/variables/variable.h"

@@ -11,7 +11,7 @@
 #include "distribute/context/context.h"
 #include "graph/compare/compare.h"
 #include "lockstep/strategy_extended.h"
-#include "tpu/replicate/context.h"
+#include "tpu/replicate/replicate.h"
 #include "tpu/strategy/strategy.h"
 
 // ---- Checks ----------------------------------------------------------------

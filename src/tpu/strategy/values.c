@@ -13,7 +13,7 @@
 #include "lockstep/cross_replica.h"
 #include "lockstep/strategy_extended.h"
 #include "runtime/eager/eager.h"
-#include "tpu/replicate/context.h"
+#include "tpu/replicate/replicate.h"
 #include "tpu/strategy/strategy.h"
 
 // ---- In a computation ------------------------------------------------------
