@@ -15,7 +15,7 @@
 #include "support/computation.h"
 #include "support/function.h"
 #include "support/spec.h"
-#include "tpu/replicate/context.h"
+#include "tpu/replicate/replicate.h"
 
 // ---- Logs ------------------------------------------------------------------
 enum { MOST_LINES = 8 };

@@ -12,7 +12,7 @@
 #include "support/spec.h"
 #include "support/tpu_ways.h"
 #include "support/values.h"
-#include "tpu/replicate/context.h"
+#include "tpu/replicate/replicate.h"
 
 static ls_nest square(ls_nest args, void *user) {
   (void)user;

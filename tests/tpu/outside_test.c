@@ -9,7 +9,7 @@
 #include "support/computation.h"
 #include "support/function.h"
 #include "support/spec.h"
-#include "tpu/replicate/context.h"
+#include "tpu/replicate/replicate.h"
 
 static ls_tensor outside(ls_callback fn, ls_tensor x) {
   const ls_nest made = ls_outside_compilation(fn, NULL, ls_leaf(x));

@@ -5,7 +5,7 @@
 
 #include "support/assignments.h"
 #include "support/pod_runs.h"
-#include "tpu/feeds/infeed_queue.h"
+#include "tpu/feeds/feed.h"
 #include "tpu/own.h"
 
 // ---- Pieces ----------------------------------------------------------------

@@ -10,8 +10,7 @@
 #include "data/iterator.h"
 #include "estimator/config/config.h"
 #include "graph/make/make.h"
-#include "tpu/feeds/infeed_queue.h"
-#include "tpu/own.h"
+#include "tpu/feeds/feed.h"
 
 // A feed being made.
 typedef struct making {

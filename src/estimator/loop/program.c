@@ -12,7 +12,7 @@
 #include "lockstep/estimator_hooks.h"
 #include "lockstep/ops.h"
 #include "lockstep/replicate.h"
-#include "tpu/feeds/infeed_queue.h"
+#include "tpu/feeds/feed.h"
 #include "train/hooks/saving.h"
 
 void ls_program_drop(ls_estimator_program *program) {

@@ -3,7 +3,6 @@
 // calls.
 #include "base/require.h"
 #include "base/values/nest_internal.h"
-#include "estimator/own.h"
 #include "estimator/spec/calls.h"
 #include "lockstep/summary_ops.h"
 #include "lockstep/tensor_tracer.h"

@@ -22,7 +22,7 @@
 #include "lockstep/ops.h"
 #include "lockstep/replicate.h"
 #include "lockstep/tensor_tracer.h"
-#include "tpu/replicate/context.h"
+#include "tpu/replicate/replicate.h"
 
 // ---- Flags -----------------------------------------------------------------
 typedef enum ls_trace_mode {

@@ -9,7 +9,7 @@
 #include "graph/make/make.h"
 #include "graph/trial.h"
 #include "runtime/eager/eager.h"
-#include "tpu/feeds/infeed_queue.h"
+#include "tpu/feeds/feed.h"
 #include "tpu/own.h"
 #include "tpu/pod/topology.h"
 

@@ -3,7 +3,7 @@
 // The part shared by both ends of an infeed: types, shapes and sharding. Each
 // change is made to a copy of the elements, which replaces them only if the
 // whole change is valid.
-#include "tpu/feeds/infeed_queue.h"
+#include "tpu/feeds/feed.h"
 
 #include <inttypes.h>
 

@@ -6,7 +6,7 @@
 #include "base/require.h"
 #include "base/values/nest_builder.h"
 #include "base/values/nest_internal.h"
-#include "tpu/feeds/infeed_queue.h"
+#include "tpu/feeds/feed.h"
 #include "tpu/own.h"
 #include "tpu/pod/topology.h"
 

@@ -8,7 +8,7 @@
 
 #include "base/require.h"
 #include "lockstep/infeed.h"
-#include "tpu/feeds/infeed_queue.h"
+#include "tpu/feeds/feed.h"
 
 #define SHAPE_TEXT(shape) LS_SHAPE_TEXT(LS_DTYPE_F32, shape) + 3
 

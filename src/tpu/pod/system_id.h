@@ -44,8 +44,8 @@ static inline const char *ls_job_text(const char *job) {
 
 // ---- Current system --------------------------------------------------------
 // A flow that names a system: a scope of a system, or a replicated computation,
-// whose context (tpu/replicate/context.h) begins with an ls_system_flow. A flow
-// lives as long as its scope is open.
+// whose context (tpu/replicate/replicate.h) begins with an ls_system_flow. A
+// flow lives as long as its scope is open.
 typedef struct ls_system_flow {
   ls_flow flow;
   ls_system_id *id;  // Borrowed; NULL: not known.

@@ -9,7 +9,7 @@
 #include "graph/compare/compare.h"
 #include "graph/make/make.h"
 #include "tpu/pod/pod.h"
-#include "tpu/replicate/context.h"
+#include "tpu/replicate/replicate.h"
 
 // ---- Checks ----------------------------------------------------------------
 static ls_status check_place(const char *noun) {

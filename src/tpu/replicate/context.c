@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tpu/replicate/context.h"
+#include "tpu/replicate/replicate.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -10,7 +10,7 @@
 #include "graph/region.h"
 #include "lockstep/replicate.h"
 #include "tpu/pod/pod.h"
-#include "tpu/replicate/context.h"
+#include "tpu/replicate/replicate.h"
 
 // How a value is partitioned, read from its annotation
 // (lockstep/logical_device.h).

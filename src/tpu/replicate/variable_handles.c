@@ -12,7 +12,7 @@
 #include "graph/make/make.h"
 #include "lockstep/tpu_variable.h"
 #include "tpu/pod/topology.h"
-#include "tpu/replicate/context.h"
+#include "tpu/replicate/replicate.h"
 
 ls_variable *ls_tpu_handled_variable(const ls_attr *attrs, size_t count) {
   const ls_attr *attr = ls_attr_find(attrs, count, LS_ATTR_ID_VARIABLE);

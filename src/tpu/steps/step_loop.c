@@ -13,7 +13,7 @@
 #include "graph/region.h"
 #include "lockstep/flow.h"
 #include "lockstep/replicate.h"
-#include "tpu/feeds/infeed_queue.h"
+#include "tpu/feeds/feed.h"
 #include "tpu/replicate/replicate.h"
 
 // The loop being built. Its loop values are the count (if the loop counts),

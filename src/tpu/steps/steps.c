@@ -12,7 +12,7 @@
 #include "lockstep/replicate.h"
 #include "lockstep/strategy_extended.h"
 #include "tpu/pod/pod.h"
-#include "tpu/replicate/context.h"
+#include "tpu/replicate/replicate.h"
 #include "tpu/strategy/strategy.h"
 
 // ---- State on the builder's stack ------------------------------------------
