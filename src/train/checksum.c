@@ -3,7 +3,7 @@
 // threads share.
 #include "runtime/program.h"
 #include "state/checkpoint_file.h"
-#include "train/folder/saved_values.h"
+#include "train/folder/saves.h"
 #include "train/ranks.h"
 
 enum { PIECE = 1 << 15, LEAST_SHARED = 1 << 18 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/device_loop.h"
+#include "train/loop.h"
 
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"

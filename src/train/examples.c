@@ -7,7 +7,6 @@
 #include "base/values/nest_internal.h"
 #include "data/dataset.h"
 #include "data/fetch.h"
-#include "data/own.h"
 #include "train/input.h"
 #include "train/loop.h"
 

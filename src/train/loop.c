@@ -11,7 +11,7 @@
 #include "lockstep/train.h"
 #include "state/checkpoints.h"
 #include "state/record.h"
-#include "train/folder/saved_values.h"
+#include "train/folder/saves.h"
 #include "train/input.h"
 
 // ---- Making ----------------------------------------------------------------

@@ -13,7 +13,7 @@
 #include "lockstep/optimizer_state.h"
 #include "nn/optimizer.h"
 #include "runtime/function.h"
-#include "train/folder/saved_values.h"
+#include "train/folder/saves.h"
 #include "train/input.h"
 #include "train/loop.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What the checkpoint of a former version says of its run.
-#include "train/folder/saved_values.h"
+#include "train/folder/saves.h"
 
 #include <stdio.h>
 #include <string.h>

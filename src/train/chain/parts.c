@@ -4,7 +4,6 @@
 #include <stdio.h>
 
 #include "base/files.h"
-#include "data/own.h"
 #include "io/crc32c.h"
 
 enum { BUFFER = 1 << 18, LEAST_BLOCK = 64 };

@@ -14,7 +14,6 @@
 #include "state/saved.h"
 #include "train/chain/chain.h"
 #include "train/events/run_events.h"
-#include "train/folder/saved_values.h"
 #include "train/folder/saves.h"
 #include "train/input.h"
 #include "train/run_plan.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/folder/saved_values.h"
+#include "train/folder/saves.h"
 
 #include <errno.h>
 #include <stdio.h>

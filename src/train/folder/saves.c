@@ -14,7 +14,6 @@
 #include "state/checkpoint_file.h"
 #include "state/checkpoints.h"
 #include "state/record.h"
-#include "train/folder/saved_values.h"
 
 static const char former_name[] = "checkpoint.safetensors";
 static const char model_name[] = "model.safetensors";

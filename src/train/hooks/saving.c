@@ -5,7 +5,7 @@
 #include "base/values/nest_internal.h"
 #include "lockstep/graph_ops.h"
 #include "state/checkpoints.h"
-#include "train/folder/saved_values.h"
+#include "train/folder/saves.h"
 
 ls_status ls_saving_open(ls_saving *self,
                          const ls_checkpoints_options *options) {
