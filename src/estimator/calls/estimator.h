@@ -64,7 +64,7 @@ ls_estimator_checkpoint_open(const ls_estimator *self, const char *given,
 void ls_estimator_checkpoint_close(ls_estimator_checkpoint *checkpoint);
 
 // Joins the ranks of a training, with evaluations or without (NULL), and
-// compares the facts that they share (facts.c). The caller deinits `ranks`,
+// compares the facts that they share (train.c). The caller deinits `ranks`,
 // which are zeroed in a process that is alone.
 //   LS_FAILED_PRECONDITION  on all ranks: names two of them and what differs.
 LS_MUST_USE ls_status ls_estimator_meet_ranks(const ls_estimator *self,

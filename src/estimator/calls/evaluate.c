@@ -7,7 +7,6 @@
 #include "base/values/nest_internal.h"
 #include "estimator/calls/estimator.h"
 #include "estimator/calls/job.h"
-#include "estimator/own.h"
 #include "lockstep/estimator_hooks.h"
 #include "lockstep/ops.h"
 #include "train/hooks/hook.h"

@@ -11,7 +11,6 @@
 #include "lockstep/estimator_table.h"
 #include "lockstep/hook.h"
 #include "lockstep/iterator.h"
-#include "lockstep/replicate.h"
 #include "lockstep/strategy_extended.h"
 
 static ls_status begin_calls(const ls_estimator *self,

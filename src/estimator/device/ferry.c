@@ -6,7 +6,6 @@
 #include "base/values/nest_internal.h"
 #include "estimator/device/device.h"
 #include "net/waiting.h"
-#include "runtime/own.h"
 #include "tpu/pod/core_queues.h"
 
 // Announcement in front of a step.
