@@ -116,6 +116,17 @@ enum { LANES = LS_REDUCE_LANES, STREAMS = LS_REDUCE_STREAMS };
     for (int64_t k = 0; k < streams; ++k)                                      \
       ((T *)out)[k] = result[k];                                               \
   }                                                                            \
+  /* As runs of one element. */                                                \
+  static void name##_single_##D(const ls_elementwise *self, void *out,         \
+                                const void *const *in, int64_t count) {        \
+    (void)self;                                                                \
+    T *o = out;                                                                \
+    const T *a = in[0];                                                        \
+    LS_INDEPENDENT                                                             \
+    for (int64_t i = 0; i < count; ++i)                                        \
+      o[i] = name##_two_##D(NOTHING(T, D), a[i]);                              \
+    END(o, count)                                                              \
+  }                                                                            \
   static void name##_runs_##D(void *out, const void *in, int64_t runs,         \
                               int64_t count) {                                 \
     const T *a = in;                                                           \
@@ -186,6 +197,7 @@ LS_EACH_FLOAT(REDUCER, min, GREATEST, MIN_FLOAT, FLUSH)
                     .fill = name##_fill_##D,                                   \
                     .lanes = name##_lanes_##D,                                 \
                     .fold = name##_fold_##D,                                   \
+                    .single = name##_single_##D,                               \
                     .runs = name##_runs_##D,                                   \
                     .rows = name##_rows_##D},
 #define NUMBERS(name)                                                          \

@@ -109,12 +109,14 @@ void ls_half_loop(const ls_kernel_call *call, int64_t begin_block,
 }
 
 // Finds the size of input `i`, and if it is a scalar beside an output of rank 1
-// or more.
+// or more. The only operand may have other dimensions of one element.
 static ls_status place_operand(const ls_kernel_plan *plan, uint32_t i,
                                ls_elementwise *work) {
   const ls_shape shape = plan->in[i].shape;
   work->in_size[i] = (uint32_t)ls_dtype_size(plan->in[i].dtype);
-  if (ls_shape_equal(shape, plan->out[0].shape)) return ls_ok();
+  if (plan->num_in == 1 ? ls_shape_num_elements(shape) == work->count
+                        : ls_shape_equal(shape, plan->out[0].shape))
+    return ls_ok();
   work->scalars |= 1U << i;
   if (shape.rank == 0) return ls_ok();
   return ls_internal("lowered op '%s': operand %u is %s, the result %s",

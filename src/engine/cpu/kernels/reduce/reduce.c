@@ -177,6 +177,11 @@ static void add_pieces_loop(const ls_kernel_call *call, int64_t begin_block,
 static ls_status plan_runs(ls_kernel_plan *plan, reduce_params *self) {
   const int64_t outputs = ls_strided_dims_count(&self->kept);
   self->count = ls_strided_dims_count(&self->reduced);
+  if (self->count == 1)
+    return ls_elementwise_plan(
+        plan, (ls_elementwise){.span = self->reduce.single,
+                               .half = self->half,
+                               .out_is_half = self->half != LS_DTYPE_NONE});
   if (self->reduced.rank > 1) {
     self->packed = ls_move_make(plan->arena, self->reduced, self->element);
     if (self->packed == NULL) return ls_out_of_memory();

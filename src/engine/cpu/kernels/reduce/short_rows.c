@@ -5,8 +5,8 @@
 // position are adjacent and are reduced together.
 #include "engine/cpu/kernels/reduce/short_rows.h"
 
-// Rows transposed at a time; rows of one element, which stay where they are.
-enum { TURNED = 128, SINGLE = 4096 };
+// Rows transposed at a time.
+enum { TURNED = 128 };
 
 typedef struct short_params {
   const ls_reducer *reduce;
@@ -64,19 +64,12 @@ static void turned_loop(const ls_kernel_call *call, int64_t begin_block,
   const size_t part = (size_t)(TURNED * self->run) * self->reduce->size;
   const int64_t end = ls_min_i64(end_block * self->rows_per_block, self->rows);
   char *sums = call->scratch, *turned = sums + part, *wide = turned + part;
-  const bool is_single = self->run == 1 && self->half == LS_DTYPE_NONE;
-  const int64_t most = is_single ? SINGLE : TURNED;
   int64_t n = 0;
   for (int64_t i = begin_block * self->rows_per_block; i < end; i += n) {
-    n = ls_min_i64(most, end - i);
+    n = ls_min_i64(TURNED, end - i);
     const void *rows =
         (const char *)call->in[0] + (size_t)(i * self->run) * self->element;
     void *out = (char *)call->out[0] + (size_t)i * self->element;
-    if (is_single) {
-      self->reduce->fill(out, n);
-      self->reduce->rows(out, rows, 1, 0, n);
-      continue;
-    }
     if (self->half != LS_DTYPE_NONE) {
       ls_widen(self->half, (float *)(void *)wide, rows, n * self->run);
       rows = wide;

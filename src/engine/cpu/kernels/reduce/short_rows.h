@@ -23,6 +23,8 @@ typedef struct ls_reducer {
   void (*fold)(void *out, const void *sums, int64_t streams);
   // Reduces adjacent runs of `count` elements in these three steps.
   void (*runs)(void *out, const void *in, int64_t runs, int64_t count);
+  // Computes the results of runs of one element, element by element.
+  ls_span single;
   // Adds rows, one after the other, column by column.
   void (*rows)(void *sums, const void *in, int64_t rows, int64_t pitch,
                int64_t columns);
@@ -45,7 +47,7 @@ struct ls_cpu_short_rows {
   ls_cpu_rows_of_fn *sum[LS_DTYPE_COUNT][LS_SHORT_ROW + 1];
 };
 
-// Plans the reduction of rows of `run` elements, 1 to LS_SHORT_ROW. For 16-bit
+// Plans the reduction of rows of `run` elements, 2 to LS_SHORT_ROW. For 16-bit
 // floats `reduce` is that of f32. It lives as long as the plan.
 ls_status ls_short_rows_plan(ls_kernel_plan *plan, const ls_reducer *reduce,
                              int64_t run);
