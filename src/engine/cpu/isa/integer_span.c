@@ -190,7 +190,8 @@ LS_EACH_INTEGER(BINARY, logical, LOGICAL)
 LS_EACH_INTEGER(BINARY, arithmetic, ARITHMETIC)
 
 // Counts the ones of 64 bits by an instruction if there is one for scalars but
-// not for vectors; otherwise sums neighbours: of bits, pairs, nibbles, bytes.
+// no fast product of vectors; otherwise sums neighbours: of bits, pairs,
+// nibbles, bytes.
 static inline uint8_t ones_8(uint8_t x) {
   x = (uint8_t)(x - (x >> 1 & 0x55));
   x = (uint8_t)((x & 0x33) + (x >> 2 & 0x33));
@@ -210,16 +211,14 @@ static inline uint32_t ones_32(uint32_t x) {
   return (x + (x >> 16)) & 0x3FU;
 }
 static inline uint64_t ones_64(uint64_t x) {
-#if defined(__POPCNT__)
+#if defined(__POPCNT__) && !defined(__AVX512DQ__)
   return (uint64_t)__builtin_popcountll(x);
 #else
   x -= x >> 1 & UINT64_C(0x5555555555555555);
   x = (x & UINT64_C(0x3333333333333333)) +
       (x >> 2 & UINT64_C(0x3333333333333333));
   x = (x + (x >> 4)) & UINT64_C(0x0F0F0F0F0F0F0F0F);
-  x += x >> 8;
-  x += x >> 16;
-  return (x + (x >> 32)) & 0x7FU;
+  return x * UINT64_C(0x0101010101010101) >> 56;
 #endif
 }
 
@@ -235,13 +234,6 @@ static inline uint16_t filled_16(uint16_t x) {
   x = (uint16_t)(x | x >> 4);
   return (uint16_t)(x | x >> 8);
 }
-static inline uint32_t filled_32(uint32_t x) {
-  x |= x >> 1;
-  x |= x >> 2;
-  x |= x >> 4;
-  x |= x >> 8;
-  return x | x >> 16;
-}
 static inline uint64_t filled_64(uint64_t x) {
   x |= x >> 1;
   x |= x >> 2;
@@ -251,6 +243,19 @@ static inline uint64_t filled_64(uint64_t x) {
   return x | x >> 32;
 }
 
+static inline uint8_t leading_8(uint8_t x) {
+  return (uint8_t)(8 - ones_8(filled_8(x)));
+}
+static inline uint16_t leading_16(uint16_t x) {
+  return (uint16_t)(16 - ones_16(filled_16(x)));
+}
+// Reads the exponent of x as a float. Without the bit below the highest one, x
+// is not rounded up to a power of two.
+static inline uint32_t leading_32(uint32_t x) {
+  const uint32_t bits = ls_float_bits((float)(int32_t)(x & ~(x >> 1)));
+  const uint32_t zeros = 158 - (bits >> 23);
+  return (int32_t)x < 0 ? 0 : zeros < 32 ? zeros : 32;
+}
 // As ones_64: by an instruction for scalars.
 static inline uint64_t leading_64(uint64_t x) {
 #if defined(__LZCNT__)
@@ -266,10 +271,7 @@ static inline uint64_t leading_64(uint64_t x) {
    : sizeof(T) == 2 ? name##_16((uint16_t)(x))                                 \
                     : name##_8((uint8_t)(x)))
 #define POPCOUNT(T, W, x) ((T)OF_SIZE(T, ones, x))
-#define LEADING(T, W, x)                                                       \
-  ((T)(sizeof(T) == 8                                                          \
-           ? leading_64((uint64_t)(x))                                         \
-           : LS_WIDTH(T) - OF_SIZE(T, ones, OF_SIZE(T, filled, x))))
+#define LEADING(T, W, x) ((T)OF_SIZE(T, leading, x))
 LS_EACH_INTEGER(UNARY, popcount, POPCOUNT)
 LS_EACH_INTEGER(UNARY, leading, LEADING)
 
