@@ -6,12 +6,13 @@
 #include "engine/cpu/isa/vec.h"
 #include "engine/cpu/kernels/loops.h"
 
-// Rows of fewer columns than FEW are moved by a loop for their number if
-// columns are adjacent, repeat one element or come from dense lines, else
-// column by column. Columns of more bytes than SHORT are copied by memcpy, of
-// more than LONG by vectors: memcpy repeats bytes there, which takes some
-// processors ten times as long at some distances.
-enum { FEW = 9, SHORT = 16, LONG = 4096 };
+// Rows of up to SHORT bytes are moved as two words each if columns are
+// adjacent, unless they are one word. Other rows of fewer columns than FEW are
+// moved by a loop for their number if columns are adjacent, repeat one element
+// or come from dense lines, else column by column. Columns of more bytes than
+// CALLED are copied by memcpy, of more than LONG by vectors: memcpy repeats
+// bytes there, which takes some processors ten times as long at some distances.
+enum { FEW = 9, SHORT = 64, CALLED = 16, LONG = 2048 };
 // Dense rows of one element each, of LEAST to MOST columns, are written in
 // blocks of BLOCK; gcc vectorizes rows of fewer columns.
 enum { LEAST = 5, MOST = 64, BLOCK = 8 };
@@ -25,6 +26,44 @@ static __attribute__((noinline)) void copy_long(char *o, const char *a,
   for (; i + sizeof(line) <= count; i += sizeof(line))
     *(line *)(o + i) = *(const line *)(a + i);
   memcpy(o + i, a + i, count - i);
+}
+
+typedef char half_line __attribute__((vector_size(32)));
+typedef char quarter __attribute__((vector_size(16)));
+
+// Moves rows of `bytes`, at least a word and at most two: their first word and
+// their last one, which may overlap.
+#define TWO_WORDS(T)                                                           \
+  LS_INLINE void two_##T(char *o, const char *a, const ls_cpu_move *move,      \
+                         size_t element, size_t bytes) {                       \
+    const int64_t to = move->out_row * (int64_t)element;                       \
+    const int64_t from = move->in_row * (int64_t)element;                      \
+    for (int64_t r = 0; r < move->rows; ++r, o += to, a += from) {             \
+      T first, last;                                                           \
+      memcpy(&first, a, sizeof(T));                                            \
+      memcpy(&last, a + bytes - sizeof(T), sizeof(T));                         \
+      memcpy(o, &first, sizeof(T));                                            \
+      memcpy(o + bytes - sizeof(T), &last, sizeof(T));                         \
+    }                                                                          \
+  }
+TWO_WORDS(uint16_t)
+TWO_WORDS(uint32_t)
+TWO_WORDS(uint64_t)
+TWO_WORDS(quarter)
+TWO_WORDS(half_line)
+
+static void move_as_words(char *o, const char *a, const ls_cpu_move *move,
+                          size_t element, size_t bytes) {
+  if (bytes < 4)
+    two_uint16_t(o, a, move, element, bytes);
+  else if (bytes < 8)
+    two_uint32_t(o, a, move, element, bytes);
+  else if (bytes < 16)
+    two_uint64_t(o, a, move, element, bytes);
+  else if (bytes < 32)
+    two_quarter(o, a, move, element, bytes);
+  else
+    two_half_line(o, a, move, element, bytes);
 }
 
 // Steps and small numbers of columns are constants at the calls of these: such
@@ -75,7 +114,7 @@ static __attribute__((noinline)) void copy_long(char *o, const char *a,
       steps_##size(o, a, count, 0);                                            \
     else if (to == 1 && from == 1 && (size_t)count * sizeof(T) > LONG)         \
       copy_long((char *)o, (const char *)a, (size_t)count * sizeof(T));        \
-    else if (to == 1 && from == 1 && (size_t)count * sizeof(T) > SHORT)        \
+    else if (to == 1 && from == 1 && (size_t)count * sizeof(T) > CALLED)       \
       memcpy(o, a, (size_t)count * sizeof(T));                                 \
     else if (to == 1 && from == 1)                                             \
       steps_##size(o, a, count, 1);                                            \
@@ -95,6 +134,14 @@ static __attribute__((noinline)) void copy_long(char *o, const char *a,
         move->out_row == move->columns && move->columns >= LEAST &&            \
         move->columns <= MOST) {                                               \
       repeat_##size(o, a, move);                                               \
+      return;                                                                  \
+    }                                                                          \
+    const size_t bytes = (size_t)move->columns * sizeof(T);                    \
+    const bool is_word =                                                       \
+        move->columns < FEW && bytes <= CALLED && (bytes & (bytes - 1)) == 0;  \
+    if (move->in_column == 1 && move->out_column == 1 && move->rows > 1 &&     \
+        !is_word && bytes <= SHORT) {                                          \
+      move_as_words((char *)o, (const char *)a, move, sizeof(T), bytes);       \
       return;                                                                  \
     }                                                                          \
     const bool few = move->columns < FEW && move->rows > move->columns;        \
