@@ -78,7 +78,8 @@ typedef struct ls_estimator_options {
   // Training and evaluation on TPUs accept batches of any size, which are
   // padded and masked (ls_model_call.mask). Where hosts have data of their own,
   // a host whose data end early feeds batches without an example until all have
-  // ended. Default: the first host that ends, ends the input.
+  // ended. Default: the first host that ends, ends the input, after the last
+  // step that all hosts have.
   bool any_batch;
   bool any_use_batch;  // The same for evaluations and predictions alone.
   // Reports replica 0's loss instead of the mean over examples.

@@ -28,6 +28,7 @@ enum {
   HOSTS = 4,
   CORES = 8,
   EXAMPLES = 300,
+  BATCH = 24,
   WIDTH = 5,
   CLASSES = 3
 };
@@ -118,7 +119,7 @@ static ls_nest input(void *user, ls_input_call *call) {
   if (where.num_invocations > 1)
     data = ls_dataset_shard(data, where.num_invocations, where.invocation);
   if (j->is_uneven && where.invocation == 1)
-    data = ls_dataset_take(data, 12 * 7);
+    data = ls_dataset_take(data, BATCH / j->hosts * 7);
   if (call->mode == LS_MODE_TRAIN) {
     data = ls_dataset_shuffle(data, &(ls_shuffle_options){.seed = 5});
     if (j->examples == 0) data = ls_dataset_repeat(data, LS_INFINITE);
@@ -271,8 +272,8 @@ static ls_status train(job *j, tally *t) {
                               .warm_start = j->warm != NULL ? &warm : NULL,
                               .eval_on_tpu =
                                   j->on_cpu ? LS_FLAG_OFF : LS_FLAG_DEFAULT,
-                              .train_batch_size = LS_SOME(24),
-                              .eval_batch_size = LS_SOME(24)},
+                              .train_batch_size = LS_SOME(BATCH),
+                              .eval_batch_size = LS_SOME(BATCH)},
       &estimator));
   const ls_input_function from = {.call = input, .user = j};
   if (!j->evaluates) {
@@ -488,29 +489,33 @@ static int64_t train_to_end(job *j, const char *name, int ranks) {
 }
 
 // With batches of any size, they end with the last.
-TEST(all_ranks_end_with_the_first_input_that_ends) {
-  for (int any = 0; any < 2; ++any) {
-    char name[20], first[40];
-    snprintf(name, sizeof(name), "ends-%d", any);
-    job j = {.hosts = 2,
-             .cores = 2,
-             .steps = 1000,
-             .save_steps = 3,
-             .examples = 12 * 18 + 1,
-             .is_uneven = true,
-             .any_batch = any == 1};
-    const int64_t step = train_to_end(&j, name, 1);
-    assert_true(j.counts[0].input_ended && step == (any ? 10 : 7));
-    snprintf(first, sizeof(first), "%s", j.folder);
-    for (int ranks = 2; ranks <= RANKS; ++ranks) {
-      assert_int_equal(train_to_end(&j, name, ranks), step);
-      assert_true(j.counts[0].input_ended);
-      expect_same_folder(first, j.folder, step);
-      for (int k = 0; k < ranks; ++k)
-        for (int h = 0; h < 2; ++h)
-          assert_true((j.counts[k].drawn[h] > 0) == (h * ranks / 2 == k));
-    }
+static void expect_end_on_ranks(int hosts, bool any_batch) {
+  char name[30], first[40];
+  snprintf(name, sizeof(name), "ends-%d-%d", hosts, any_batch);
+  job j = {.hosts = hosts,
+           .cores = 2,
+           .steps = 1000,
+           .save_steps = 3,
+           .examples = 12 * 18 + 1,
+           .is_uneven = true,
+           .any_batch = any_batch};
+  const int64_t step = train_to_end(&j, name, 1);
+  assert_true(j.counts[0].input_ended && step == (any_batch ? 10 : 7));
+  snprintf(first, sizeof(first), "%s", j.folder);
+  for (int ranks = 2; ranks <= RANKS; ++ranks) {
+    assert_int_equal(train_to_end(&j, name, ranks), step);
+    assert_true(j.counts[0].input_ended);
+    expect_same_folder(first, j.folder, step);
+    for (int k = 0; k < ranks; ++k)
+      for (int h = 0; h < hosts; ++h)
+        assert_true((j.counts[k].drawn[h] > 0) == (h * ranks / hosts == k));
   }
+}
+
+TEST(all_ranks_end_with_the_first_input_that_ends) {
+  for (int hosts = 2; hosts <= HOSTS; hosts += 2)
+    for (int any = 0; any < 2; ++any)
+      expect_end_on_ranks(hosts, any == 1);
 }
 
 TEST(a_stop_on_one_rank_stops_all_after_the_same_step) {

@@ -18,6 +18,7 @@ typedef struct uneven {
   estimator_case setup;
   int hosts, cores;  // Of each.
   ls_input_pipeline pipeline;
+  const char *iterations;  // Default "3".
   int64_t counts[MOST_HOSTS];
   int64_t rows;  // Of a host in a step.
 } uneven;
@@ -142,7 +143,8 @@ static void begin_case(uneven *u, estimator_way way, const char *folder,
   static int next;
   char *pod = pods[next++ % 2];
   const int replicas = u->hosts * u->cores;
-  ls_tpu_config tpu = {.iterations_per_loop = "3",
+  ls_tpu_config tpu = {.iterations_per_loop =
+                           u->iterations != NULL ? u->iterations : "3",
                        .per_host_input = u->pipeline};
   snprintf(pod, sizeof(pods[0]), "virtual:%dx1,cores=1,hosts=%d", replicas,
            u->hosts);
@@ -337,6 +339,65 @@ TEST(an_end_before_the_steps_can_be_an_error) {
       &end));
   assert_int_equal(end.step, 6);
   estimator_case_end(&u.setup);
+}
+
+// ---- Whole steps of all hosts ----------------------------------------------
+// Without batches of any size, the first host whose data end, ends them all.
+static const struct {
+  uneven hosts;
+  int64_t steps;
+} whole_steps[] = {
+    {{.hosts = 2, .cores = 2, .rows = 8, .counts = {56, 56}}, 7},
+    {{.hosts = 2, .cores = 2, .rows = 8, .counts = {93, 61}}, 7},
+    {{.hosts = 4, .cores = 2, .rows = 8, .counts = {40, 57, 39, 80}}, 4},
+};
+
+static void expect_training_to_end(uneven *u, const char *folder,
+                                   int64_t steps) {
+  begin_case(u, ON_TPU, folder, false, false);
+  const ls_training_end end = train(u, 1000);
+  assert_int_equal(end.step, steps);
+  assert_true(end.input_ended);
+}
+
+TEST(a_training_ends_after_the_last_step_that_all_hosts_have) {
+  LS_SPEC("E173");
+  static const char *const iterations[] = {"2", "4", "7", "100"};
+  for (size_t i = 0; i < LS_COUNT_OF(whole_steps); ++i)
+    for (int v2 = 0; v2 < 2; ++v2) {
+      uneven single = whole_steps[i].hosts;
+      single.pipeline = v2 ? LS_INPUT_PER_HOST_V2 : LS_INPUT_PER_HOST_V1;
+      single.iterations = "1";
+      expect_training_to_end(&single, "uneven-single", whole_steps[i].steps);
+      for (size_t k = 0; k < LS_COUNT_OF(iterations); ++k) {
+        uneven loop = single;
+        loop.iterations = iterations[k];
+        expect_training_to_end(&loop, "uneven-loop", whole_steps[i].steps);
+        estimator_cases_expect_equal(&single.setup, &loop.setup, 0);
+        estimator_case_end(&loop.setup);
+      }
+      estimator_case_end(&single.setup);
+    }
+}
+
+TEST(an_evaluation_ends_after_the_last_step_that_all_hosts_have) {
+  LS_SPEC("E173");
+  for (size_t i = 0; i < LS_COUNT_OF(whole_steps); ++i)
+    for (int more = 0; more < 3; ++more) {
+      uneven u = whole_steps[i].hosts;
+      const int64_t steps = whole_steps[i].steps;
+      LS_OWN(ls_nest, metrics) = ls_none();
+      u.pipeline = LS_INPUT_PER_HOST_V2;
+      begin_case(&u, ON_TPU, "uneven-whole", false, false);
+      expect_ok(ls_estimator_evaluate(
+          u.setup.estimator,
+          &(ls_estimator_evaluation){.input = input_of(&u),
+                                     .steps = LS_SOME(steps + more)},
+          &metrics));
+      assert_true(estimator_metric(metrics, "count") ==
+                  (double)(steps * u.rows * u.hosts));
+      estimator_case_end(&u.setup);
+    }
 }
 
 // ---- What fails ------------------------------------------------------------

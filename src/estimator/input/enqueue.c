@@ -90,7 +90,7 @@ static ls_even_options choose_even(const ls_enqueue *self) {
                                      .axes = feed->batch_axis,
                                      .num_axes = feed->num_batch_axes},
                           .at_once = way->takes_each ? self->num_replicas : 1,
-                          .goes_on = self->options.ends_differ};
+                          .goes_on = self->options.goes_on};
   if (is_prediction(self)) {
     even.rule = LS_END_SIGNALLED;
     even.shares = (ls_row_shares){.parts = 1, .room = parts * rows};

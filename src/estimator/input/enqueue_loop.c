@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loops on hosts that feed cores. Each iteration reads and feeds an element; if
-// the data of hosts may end at different times, one loop reads and feeds an
-// element for each host. Also makes the variable with the number of iterations.
+// Loops on hosts that feed cores. Each iteration reads and feeds an element for
+// each host of the loop. Also makes the variable with the number of iterations.
 #include "estimator/input/input.h"
 
 #include "base/memory/own.h"
@@ -146,14 +145,30 @@ static const ls_host_kernel rendezvous = {
     .flags = LS_HOST_INLINE | LS_HOST_ENDS,
 };
 
-// Reads an element for each host, in order.
+// Makes an op that runs after the elements of a host were read.
+static ls_status join_reads(const looping *l, ls_nest values, ls_op *out_op) {
+  const size_t count = ls_nest_num_leaves(values);
+  LS_OWN_ARRAY_OR_RETURN(l->allocator, ls_nest, leaves, count + 1);
+  LS_OWN_ARRAY_OR_RETURN(l->allocator, ls_op, reads, count + 1);
+  ls_nest_flatten(values, leaves, count);
+  for (size_t k = 0; k < count; ++k)
+    reads[k] = ls_tensor_op(leaves[k].as.tensor);
+  *out_op = ls_group(reads, count, NULL);
+  return ls_ok();
+}
+
+// Reads an element for each host, one after the other, so that the first host
+// whose data end or fail is the same in all runs.
 static ls_status read_hosts(const looping *l, ls_op *out_met) {
   size_t count = 0;
   for (size_t i = 0; i < l->count; ++i) {
     ls_enqueue *enqueue = &l->enqueues[i];
+    const ls_op earlier = *out_met;
     LS_NAME_SCOPE(enqueue->names);
     LS_DEVICE_SCOPE(enqueue->place.text);
+    LS_CONTROL_SCOPE(&earlier, i > 0);
     LS_RETURN_IF_ERROR(ls_enqueue_read(enqueue));
+    LS_RETURN_IF_ERROR(join_reads(l, enqueue->read.values, out_met));
     count += ls_nest_count(enqueue->read.ended);
   }
   LS_OWN_ARRAY_OR_RETURN(l->allocator, ls_tensor, ended, count + 1);
@@ -163,7 +178,7 @@ static ls_status read_hosts(const looping *l, ls_op *out_met) {
     for (size_t k = 0; k < ls_nest_count(scalars); ++k)
       ended[count++] = ls_nest_tensor(scalars, k);
   }
-  *out_met = ls_host_call_add(&rendezvous, NULL, ended, count);
+  if (count > 0) *out_met = ls_host_call_add(&rendezvous, NULL, ended, count);
   return ls_op_is_failed(*out_met) ? ls_graph_take_error(ls_graph_current())
                                    : ls_ok();
 }

@@ -146,8 +146,9 @@ LS_MUST_USE ls_status ls_input_feed_set_loops(bool on);
 // several replicas. The ops are built later and once, possibly in the body of a
 // loop; building them also sets the queue that they feed.
 //
-// If hosts' data may end at different times, the elements of all hosts are read
-// first, then all hosts are fed, unless every element is padding.
+// A loop for several hosts reads the elements of all before it feeds one, and
+// feeds all or none: the first host whose data end, ends the loop, unless its
+// padding goes on until the data of all hosts have ended.
 
 // Options; all are borrowed.
 typedef struct ls_enqueue_options {
@@ -157,7 +158,7 @@ typedef struct ls_enqueue_options {
   int64_t feeder;  // Number of the feeder in the plan.
   // True to feed padding after the end of the data until all feeders' data have
   // ended.
-  bool ends_differ;
+  bool goes_on;
 } ls_enqueue_options;
 
 // The elements of a step that were read and not fed yet. Holds references.
@@ -204,11 +205,8 @@ LS_MUST_USE ls_status ls_enqueue_make_queue(const ls_enqueue *self,
 // Builds a loop of the ops, on the host of the current device scope. It runs as
 // often as the loop variable says; for predictions until a fed signal says
 // stop. Returns the loop's last value, a scalar: the count or the signal.
-//
-// If the data of several hosts end at different times (`ends_differ`), one loop
-// reads all hosts' elements and then feeds all hosts; those whose data have
-// ended get padding. When only padding is left, nothing is fed and the loop
-// fails with OUT_OF_RANGE. So an iteration feeds all hosts or none.
+// The loop fails with OUT_OF_RANGE where the data of a host have ended or, if
+// padding goes on, those of all hosts.
 LS_MUST_USE ls_status ls_enqueue_loop(ls_enqueue *enqueues, size_t count,
                                       ls_tensor *out_last);
 

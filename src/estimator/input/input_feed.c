@@ -20,7 +20,7 @@ typedef struct making {
   ls_input_feed feed;
   ls_recorder recorder;
   size_t num_enqueues;
-  bool ends_differ;  // True if hosts' data may end at different times.
+  bool goes_on;  // True if hosts feed padding after the end of their data.
   ls_enqueue *enqueues;
   ls_nest_builder ops, all_ops;
   ls_allocator *allocator;
@@ -62,35 +62,41 @@ static bool is_own(const making *m, const ls_enqueue *enqueue) {
          ls_plan_rank(m->plan);
 }
 
-// Each rank runs the ops of its own hosts, though the graph has those of all.
-// One loop for all hosts is run by all ranks.
-static void append_ops(making *m, const ls_enqueue *enqueue, ls_nest ops) {
-  if (is_own(m, enqueue) || m->ends_differ) ls_append_ops(&m->ops, ops);
-  ls_append_ops(&m->all_ops, ops);
-}
-
 static bool has_data(const ls_enqueue *enqueue) {
   return enqueue->source.iterator != NULL;
 }
 
-// Builds one loop for `count` enqueue functions.
+// Appends the ops of `count` enqueue functions. Each rank runs those of its own
+// hosts, though the graph has those of all, and all ranks a loop in which they
+// agree on the end.
+static void append_ops(making *m, const ls_enqueue *enqueues, size_t count,
+                       ls_nest ops) {
+  bool is_run = m->goes_on;
+  for (size_t i = 0; i < count; ++i)
+    is_run = is_run || is_own(m, &enqueues[i]);
+  if (is_run) ls_append_ops(&m->ops, ops);
+  ls_append_ops(&m->all_ops, ops);
+}
+
+// Builds one loop for `count` enqueue functions, on the first one's host.
 static ls_status build_loop(making *m, ls_enqueue *enqueues, size_t count) {
   ls_tensor last;
+  LS_NAME_SCOPE(enqueues->names);
+  LS_DEVICE_SCOPE(enqueues->place.text);
   LS_RETURN_IF_ERROR(ls_enqueue_loop(enqueues, count, &last));
   LS_OWN(ls_nest, ops) = LS_LIST(ls_nest_op(ls_tensor_op(last)));
-  append_ops(m, enqueues, ops);
+  append_ops(m, enqueues, count, ops);
   return ls_ok();
 }
 
-// Builds the ops of one enqueue function.
+// Builds the ops of one enqueue function without a loop.
 static ls_status build_ops(making *m, ls_enqueue *enqueue) {
   LS_OWN(ls_nest, ops) = ls_none();
   LS_OWN(ls_nest, signals) = ls_none();
+  LS_NAME_SCOPE(enqueue->names);
   LS_DEVICE_SCOPE(enqueue->place.text);
-  m->feed.each_step = !has_data(enqueue) && !wraps_input();
-  if (!m->feed.each_step) return build_loop(m, enqueue, 1);
   LS_RETURN_IF_ERROR(ls_enqueue_build(enqueue, &ops, &signals));
-  append_ops(m, enqueue, ops);
+  append_ops(m, enqueue, 1, ops);
   return ls_ok();
 }
 
@@ -100,13 +106,12 @@ static ls_status make_enqueue(making *m, size_t index) {
                                       .feed = m->options,
                                       .recorder = &m->recorder,
                                       .feeder = feeder,
-                                      .ends_differ = m->ends_differ};
+                                      .goes_on = m->goes_on};
   char name[48];
   snprintf(name, sizeof(name), "input_pipeline_task%lld",
            (long long)ls_plan_feeder_host(m->plan, feeder));
   LS_NAME_SCOPE(m->plan->input.broadcast ? NULL : name);
-  LS_RETURN_IF_ERROR(ls_enqueue_init(&m->enqueues[index], &options));
-  return m->ends_differ ? ls_ok() : build_ops(m, &m->enqueues[index]);
+  return ls_enqueue_init(&m->enqueues[index], &options);
 }
 
 // Checks that all hosts have data sets or no host has: a run of the ops then
@@ -121,26 +126,27 @@ static ls_status check_alike(const making *m) {
 
 // Builds one loop for all hosts with data sets. Plain values never end, so that
 // their hosts need no loop.
-static ls_status build_together(making *m) {
-  LS_DEVICE_SCOPE(m->enqueues[0].place.text);
+static ls_status build_all(making *m) {
   if (has_data(&m->enqueues[0]))
     return build_loop(m, m->enqueues, m->num_enqueues);
+  m->feed.each_step = !wraps_input();
   for (size_t i = 0; i < m->num_enqueues; ++i)
-    LS_RETURN_IF_ERROR(build_ops(m, &m->enqueues[i]));
+    LS_RETURN_IF_ERROR(m->feed.each_step ? build_ops(m, &m->enqueues[i])
+                                         : build_loop(m, &m->enqueues[i], 1));
   return ls_ok();
 }
 
 static ls_status make_all(making *m) {
   m->num_enqueues = (size_t)m->plan->input.num_feeders;
-  m->ends_differ = m->num_enqueues > 1 && m->options->any_batch &&
-                   m->plan->input.way != LS_FEED_CORES &&
-                   m->plan->mode != LS_MODE_PREDICT;
+  m->goes_on = m->num_enqueues > 1 && m->options->any_batch &&
+               m->plan->input.way != LS_FEED_CORES &&
+               m->plan->mode != LS_MODE_PREDICT;
   LS_SET_ARRAY_OR_RETURN(m->allocator, ls_enqueue, m->enqueues,
                          m->num_enqueues);
   for (size_t i = 0; i < m->num_enqueues; ++i)
     LS_RETURN_IF_ERROR(make_enqueue(m, i));
   LS_RETURN_IF_ERROR(check_alike(m));
-  return m->ends_differ ? build_together(m) : ls_ok();
+  return build_all(m);
 }
 
 // ---- Common parts ----------------------------------------------------------
