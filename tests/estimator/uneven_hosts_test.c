@@ -231,8 +231,12 @@ TEST(each_example_of_each_host_is_evaluated_once) {
 // What one host reads, and all are given parts of.
 TEST(slices_on_several_hosts_are_evaluated_once) {
   LS_SPEC("E214");
-  static const char *const pods[] = {"virtual:2x1,cores=1,hosts=2",
-                                     "virtual:4x2,cores=1,hosts=4"};
+  static const struct {
+    const char *pod;
+    ls_opt cores;  // Of a replica.
+  } pods[] = {{"virtual:2x1,cores=1,hosts=2", {0}},
+              {"virtual:4x2,cores=1,hosts=4", {0}},
+              {"virtual:2x2,hosts=2", {.set = true, .value = 2}}};
   for (size_t i = 0; i < LS_COUNT_OF(pods); ++i)
     for (int64_t batch = 7; batch <= 70; batch += 63) {
       LS_OWN(estimator_case,
@@ -241,8 +245,9 @@ TEST(slices_on_several_hosts_are_evaluated_once) {
                    .batch = batch,
                    .any_batch = true,
                    .config.tpu =
-                       &(ls_tpu_config){.eval_training_input = LS_INPUT_SLICED},
-                   .config.master = pods[i]};
+                       &(ls_tpu_config){.eval_training_input = LS_INPUT_SLICED,
+                                        .num_cores_per_replica = pods[i].cores},
+                   .config.master = pods[i].pod};
       LS_OWN(ls_nest, metrics) = ls_none();
       estimator_case_begin(&c);
       expect_ok(ls_estimator_evaluate(
@@ -505,6 +510,15 @@ TEST(slices_on_several_hosts_are_predicted_with_their_rest) {
       {"virtual:4x1,cores=1,hosts=2",
        7,
        {.per_host_input = LS_INPUT_BROADCAST}},
+      // Replicas of two cores.
+      {"virtual:2x2,hosts=2",
+       7,
+       {.eval_training_input = LS_INPUT_SLICED,
+        .num_cores_per_replica = {.set = true, .value = 2}}},
+      {"virtual:2x2,hosts=2",
+       7,
+       {.per_host_input = LS_INPUT_BROADCAST,
+        .num_cores_per_replica = {.set = true, .value = 2}}},
       // One replica over both hosts.
       {"virtual:2x2,cores=2,hosts=2",
        7,

@@ -12,6 +12,8 @@
 #include "lockstep/estimator_hooks.h"
 #include "lockstep/shutdown_hooks.h"
 #include "lockstep/summary_ops.h"
+#include "tpu/own.h"
+#include "tpu/pod/pod.h"
 #include "train/hooks/hook.h"
 
 typedef struct device_hook {
@@ -423,6 +425,15 @@ const char *ls_device_hook_compile_error(const ls_hook *hook) {
 }
 
 // ---- Making ----------------------------------------------------------------
+// Returns true if the user has initialized the system and the job uses it as it
+// is: replicas of several cores that all get the same input.
+static bool is_users_system(const ls_plan *plan) {
+  if (plan->input.way != LS_FEED_ALL || !ls_plan_is_model_parallel(plan))
+    return false;
+  LS_OWN(ls_pod, pod) = ls_plan_pod(plan);
+  return pod != NULL && ls_pod_is_initialized(pod);
+}
+
 static ls_status device_hook_fill(device_hook *self,
                                   const ls_device_hook_options *options) {
   const ls_plan *plan = options->plan;
@@ -442,8 +453,7 @@ static ls_status device_hook_fill(device_hook *self,
   if (ls_plan_ranks(plan) != NULL)
     LS_RETURN_IF_ERROR(ls_ranks_init(&self->ranks, self->runtime,
                                      "the input of an estimator", 0));
-  self->initializes =
-      !plan->input.broadcast || !ls_plan_is_model_parallel(plan);
+  self->initializes = !is_users_system(plan);
   self->take_every = plan->host_call_every;
   self->sleep = ls_nanos_of_seconds(tpu->initial_infeed_sleep_secs.value);
   return ls_ok();
