@@ -287,16 +287,21 @@ static ls_onnx_known *fold_slice(ls_onnx_build *b, const ls_onnx_known *x) {
 static ls_onnx_known *fold_matrix(ls_onnx_build *b, const ls_onnx_known *x,
                                   bool transposes) {
   const ls_onnx_known *start = ls_onnx_known_in(b, 1),
+                      *end = ls_onnx_known_in(b, 2),
                       *axis = ls_onnx_known_in(b, 3),
-                      *step = ls_onnx_known_in(b, 4);
+                      *step = ls_onnx_known_in(b, 4),
+                      *order = ls_onnx_list_of(b, "perm", 0);
   if (x->count == 0) return NULL;
   const int64_t rows = x->count / x->columns;
   ls_onnx_known *out = ls_onnx_known_new(b, 2, x->count);
   if (out == NULL ||
-      (!transposes && (start == NULL || axis == NULL || step == NULL ||
-                       start->items[0].value != -1 || axis->count != 1 ||
-                       axis->items[0].is_unknown || axis->items[0].value != 0 ||
-                       step->items[0].value != -1)))
+      (transposes
+           ? order != NULL && order->items[0].value % 2 == 0
+           : start == NULL || end == NULL || axis == NULL || step == NULL ||
+                 start->items[0].value != -1 || end->items[0].is_unknown ||
+                 end->items[0].value >= -rows || axis->count != 1 ||
+                 axis->items[0].is_unknown || axis->items[0].value != 0 ||
+                 step->items[0].value != -1))
     return NULL;
   out->columns = transposes ? rows : x->columns;
   for (int64_t i = 0; i < x->count; ++i) {
@@ -318,6 +323,20 @@ static ls_onnx_known *with_rank(ls_onnx_build *b, const ls_onnx_known *x,
   return out;
 }
 
+static ls_onnx_known *fold_unsqueeze(ls_onnx_build *b, const ls_onnx_known *x) {
+  const ls_onnx_known *axes = ls_onnx_list_of(b, "axes", 1);
+  return x->rank == 0 && axes != NULL && axes->count == 1 ? with_rank(b, x, 1)
+                                                          : NULL;
+}
+
+// Returns the items as i32 has them.
+static ls_onnx_known *wrap_around(ls_onnx_build *b, const ls_onnx_known *x) {
+  ls_onnx_known *out = with_rank(b, x, x->rank);
+  for (int64_t i = 0; out != NULL && i < out->count; ++i)
+    out->items[i].value = (int32_t)(uint32_t)out->items[i].value;
+  return out;
+}
+
 static ls_onnx_known *fold_reshape(ls_onnx_build *b, const ls_onnx_known *x) {
   const ls_onnx_known *shape = ls_onnx_known_in(b, 1);
   if (shape == NULL || shape->count > 2) return NULL;
@@ -336,6 +355,8 @@ static ls_onnx_known *fold_reshape(ls_onnx_build *b, const ls_onnx_known *x) {
 }
 
 static ls_onnx_known *fold_product(ls_onnx_build *b, const ls_onnx_known *x) {
+  if (x->rank == 0 || ls_onnx_attr_int(b, "noop_with_empty_axes", 0) != 0)
+    return NULL;
   ls_onnx_known *out =
       ls_onnx_known_new(b, ls_onnx_attr_int(b, "keepdims", 1) != 0, 1);
   if (out == NULL) return NULL;
@@ -385,20 +406,22 @@ static const ls_onnx_known *fold_node(ls_onnx_build *b, ls_dtype *dtype) {
     *dtype = ls_onnx_dtype_of(ls_onnx_attr_int(b, "to", 0));
     return *dtype == LS_DTYPE_I64 || *dtype == LS_DTYPE_I32 ? x : NULL;
   }
-  if (is_named(b, "Squeeze")) return x->count == 1 ? with_rank(b, x, 0) : NULL;
-  if (is_named(b, "Unsqueeze")) return x->rank == 0 ? with_rank(b, x, 1) : NULL;
+  if (is_named(b, "Squeeze"))
+    return x->count == 1 && x->rank <= 1 ? with_rank(b, x, 0) : NULL;
+  if (is_named(b, "Unsqueeze")) return fold_unsqueeze(b, x);
   if (is_named(b, "Reshape")) return fold_reshape(b, x);
-  if (is_named(b, "ReduceProd"))
-    return x->rank == 1 ? fold_product(b, x) : NULL;
-  if (is_named(b, "Expand") && y != NULL) return fold_fill(b, y, x);
+  if (is_named(b, "Expand") && y != NULL)
+    return x->rank <= y->count ? fold_fill(b, y, x) : NULL;
   if (is_named(b, "ConstantOfShape")) return fold_fill_of_shape(b, x, dtype);
   if (is_named(b, "Where") && y != NULL && z != NULL) {
     *dtype = b->values[b->node->inputs[1]].dtype;
     return fold_where(b, x, y, z);
   }
   // Narrower types would wrap around.
-  if (y == NULL || b->node->num_inputs != 2 || x->rank > 1 || y->rank > 1 ||
-      (*dtype != LS_DTYPE_I64 && *dtype != LS_DTYPE_I32) ||
+  if (x->rank > 1 || (*dtype != LS_DTYPE_I64 && *dtype != LS_DTYPE_I32))
+    return NULL;
+  if (is_named(b, "ReduceProd")) return fold_product(b, x);
+  if (y == NULL || b->node->num_inputs != 2 || y->rank > 1 ||
       ls_onnx_attr_int(b, "fmod", 0) != 0)
     return NULL;
   if (is_named(b, "Equal") || is_named(b, "Less") || is_named(b, "Greater"))
@@ -411,6 +434,7 @@ bool ls_onnx_fold(ls_onnx_build *b) {
   (void)ls_onnx_known_in(b, 0);
   ls_dtype dtype = b->values[b->node->inputs[0]].dtype;
   const ls_onnx_known *known = fold_node(b, &dtype);
+  if (known != NULL && dtype == LS_DTYPE_I32) known = wrap_around(b, known);
   if (known == NULL || !ls_status_is_ok(b->status)) return false;
   ls_onnx_give_known(b, known, dtype);
   return true;

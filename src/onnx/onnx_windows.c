@@ -373,8 +373,11 @@ static int64_t nearest_of(const resizing *r, double x) {
   return -floor_of(0.5 - x);
 }
 
+// Makes floats of integers that are blended, as onnxruntime does.
 static ls_tensor resize_axis(ls_onnx_build *b, const resizing *r, ls_tensor x,
                              int axis, int64_t to, float scale) {
+  if (r->is_linear && !ls_dtype_is_float(ls_tensor_dtype(x)))
+    x = ls_convert(x, LS_DTYPE_F32);
   const ls_shape shape = ls_tensor_shape(x);
   const int64_t from = shape.dim[axis];
   LS_OWN(ls_array, parts) = NULL;
@@ -478,5 +481,5 @@ void ls_onnx_make_resize(ls_onnx_build *b) {
     else if (!is_same)
       x = resize_axis(b, &r, x, i, to, scale);
   }
-  ls_onnx_give(b, 0, x);
+  ls_onnx_give(b, 0, ls_convert(x, ls_tensor_dtype(given)));
 }

@@ -489,7 +489,8 @@ static ls_status sum_chain(const char *nodes, double *out_sum) {
                        four[] = {1, 2, 3, 4}, square[] = {2, 2}, unit[] = {1},
                        end[] = {4}, most[] = {INT64_MAX}, wide[] = {0, 5},
                        minus[] = {-7, 7, -6, 6}, by[] = {3, -3, 3, -3},
-                       large[] = {200}, larger[] = {250};
+                       large[] = {200}, larger[] = {250}, last[] = {-1},
+                       before[] = {-2}, ones[] = {1, 1}, vast[] = {2000000000};
   static int64_t many[3000];
   LS_OWN(ls_text, graph) = onnx_text();
   LS_OWN(ls_onnx, onnx) = NULL;
@@ -509,6 +510,10 @@ static ls_status sum_chain(const char *nodes, double *out_sum) {
   onnx_add_integers(&graph, "four", 4, four);
   onnx_add_integers(&graph, "minus", 4, minus);
   onnx_add_integers(&graph, "by", 4, by);
+  onnx_add_integers(&graph, "last", 1, last);
+  onnx_add_integers(&graph, "before", 1, before);
+  onnx_add_integers(&graph, "ones", 2, ones);
+  onnx_add_integers(&graph, "vast", 1, vast);
   onnx_add_integers(&graph, "many", 3000, many);
   onnx_add_integers_of(&graph, "large", ONNX_U8, 1, large);
   onnx_add_integers_of(&graph, "larger", ONNX_U8, 1, larger);
@@ -546,6 +551,19 @@ TEST(arithmetic_of_known_integers_is_that_of_their_ops) {
       {"Reshape minus square -> m;Reshape by square -> n;Mod m n -> b;"
        "Mul b b -> a",
        8},
+      {"Resize pair - - end -> a mode=linear", 5},
+      {"Squeeze one -> s;Unsqueeze s list -> u;Shape u -> a", 2},
+      {"Reshape one ones -> m;Squeeze m zero -> s;Shape s -> a", 1},
+      {"Expand one none -> e;Shape e -> a", 1},
+      {"ReduceProd row -> a", 2},
+      {"ReduceProd row -> a noop_with_empty_axes=1", 3},
+      {"Cast most -> a to=6", -1},
+      {"Cast vast -> b to=6;Add b b -> c;Cast c -> a to=7", -294967296},
+      {"Cast vast -> b to=6;Mul b b -> c;Cast c -> a to=7", -1651507200},
+      {"Reshape four square -> m;Transpose m -> t perm=0,1,;"
+       "Gather t zero -> a",
+       3},
+      {"Reshape four square -> m;Slice m last before zero last -> a", 7},
   };
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
     double sum = -1;
