@@ -94,7 +94,8 @@ TEST(a_plugin_of_cpus_has_no_topologies) {
 }
 
 TEST(a_topology_that_libtpu_does_not_know_is_refused) {
-  static const char *const names[] = {"v9:2x2", "v5e:3x3", "v5e:100x100"};
+  static const char *const names[] = {"v9:2x2", "v5e:3x3", "v5e:100x100",
+                                      "v5e:2x2x9"};
   for (size_t i = 0; i < LS_COUNT_OF(names); ++i) {
     ls_device_facts facts;
     LS_OWN(open_place, here) = runtime_begin(

@@ -46,9 +46,10 @@ static ls_status create_any_client(ls_pjrt_client *self,
 }
 
 static ls_status create_topology(ls_pjrt_client *self, const char *name) {
-  int x = 0, y = 0;
+  int x = 0, y = 0, z = 0;
   // libtpu would end the process while it compiles.
-  if (sscanf(name, "v5e:%4dx%4d", &x, &y) > 0 && (x > 16 || y > 16))
+  if (sscanf(name, "v5e:%4dx%4dx%4d", &x, &y, &z) > 0 &&
+      (x > 16 || y > 16 || z > 1))
     return ls_invalid_argument("topology '%s': a pod of v5e has 16x16 chips",
                                name);
   LS_PJRT_ARGS(ls_pjrt_topology_args, args, .name = name,
