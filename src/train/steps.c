@@ -35,13 +35,14 @@ static ls_status explain_loss(const ls_loop *loop, ls_nest batch, double loss,
   if (strncmp(source, "input ", 6) == 0)
     return ls_out_of_range("the loss is %g at step %lld", loss, step);
   if (rate != 0) ls_format(text, sizeof(text), " %g", rate);
+  const bool is_cpu = strcmp(ls_runtime_device(loop->runtime), "cpu") == 0;
   const bool has_none = !ls_runtime_finds_nan(loop->runtime) && isnan(loss);
   if (has_none && folder != NULL)
     ls_format(advice, sizeof(advice),
-              "; to find the op that makes the first NaN, add --find-nan, or "
-              "run 'lockstep replay %s --find-nan'",
-              folder);
-  else if (has_none)
+              "; to find the op that makes the first NaN, %srun 'lockstep "
+              "replay %s --find-nan'",
+              is_cpu ? "add --find-nan, or " : "", folder);
+  else if (has_none && is_cpu)
     ls_format(advice, sizeof(advice),
               "; to find the op that makes the first NaN, set "
               "ls_runtime_options.find_nan");

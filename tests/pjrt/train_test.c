@@ -2,9 +2,16 @@
 // Reference models trained on the devices of a plug-in, beside the CPU engine.
 #include <math.h>
 
+#include "data/own.h"
+#include "distribute/own.h"
+#include "lockstep/train.h"
 #include "support/expect.h"
 #include "support/plugin.h"
+#include "support/replicas.h"
+#include "support/scratch.h"
 #include "support/training.h"
+
+TEST_FILE(.set_up = scratch_enter, .tear_down = scratch_leave);
 
 // Trains with a job on the CPU engine and on devices, and compares losses.
 static void expect_same_losses(training_job job, int num_devices,
@@ -66,4 +73,24 @@ TEST(products_are_computed_in_bf16_where_that_is_asked_for) {
   training_run(&job, &want);
   for (int i = 0; i < want.steps; ++i)
     assert_true(fabs(got.losses[i] - want.losses[i]) <= 0.05 * want.losses[i]);
+}
+
+// Finding the op with --find-nan needs the CPU engine.
+TEST(a_nan_on_a_device_names_the_replay_alone) {
+  LS_OWN(open_place, here) = plugin_runtime(1);
+  LS_OWN(ls_dataset, data) = ls_dataset_synthetic(
+      &(ls_synthetic_options){.shape = LS_SHAPE(16), .num_classes = 4});
+  LS_OWN(ls_strategy, strategy) = mirrored_of(1);
+  LS_OWN(ls_model, model) = {0};
+  expect_ok(ls_model_create(
+      ls_model_find("tiny"),
+      &(ls_model_options){.metrics = true, .learning_rate = 1e38}, &model));
+  ls_train_result result;
+  const ls_train_options options = {.model = &model,
+                                    .strategy = strategy,
+                                    .train = data,
+                                    .steps = 9,
+                                    .run_folder = "run"};
+  expect_status(ls_train(&options, &result), LS_OUT_OF_RANGE,
+                "the first NaN, run 'lockstep replay run --find-nan'");
 }
