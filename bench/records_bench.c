@@ -41,10 +41,10 @@ static double cpu_seconds(void) {
 }
 
 static void write_file(void) {
-  ls_tfrecord_output *writer = NULL;
+  ls_tfrecord_writer *writer = NULL;
   ls_example_builder builder;
   ls_example_init(&builder, ls_allocator_system());
-  must(ls_tfrecord_output_open(ls_runtime_current(), path, &writer));
+  must(ls_tfrecord_writer_open(path, &writer));
   static char pixels[PIXELS];
   for (int64_t i = 0; i < EXAMPLES; ++i) {
     for (int k = 0; k < PIXELS; ++k)
@@ -55,9 +55,9 @@ static void write_file(void) {
     ls_example_add_bytes(&builder, "image", &image, 1);
     ls_example_add_ints(&builder, "label", &label, 1);
     must(ls_example_end(&builder, &example));
-    must(ls_tfrecord_output_add(writer, example.data, example.size));
+    must(ls_tfrecord_writer_write(writer, example.data, example.size));
   }
-  must(ls_tfrecord_output_close(writer, true));
+  must(ls_tfrecord_writer_close(writer, true));
   ls_example_deinit(&builder);
 }
 

@@ -14,11 +14,11 @@
 
 #include "base/runtime_internal.h"
 #include "formats/bytes/example.h"
-#include "formats/bytes/offsets.h"
 #include "io/inflate.h"
 #include "io/npy.h"
 #include "io/png_write.h"
 #include "io/zip.h"
+#include "lockstep/files.h"
 #include "support/expect.h"
 #include "support/image_files.h"
 
@@ -145,10 +145,10 @@ typedef enum kind { AS_BYTES, AS_INTS, AS_PNG } kind;
 
 static void put_records(const char *path, const char *name, int set, int from,
                         int to, kind as) {
-  ls_tfrecord_output *writer = NULL;
+  ls_tfrecord_writer *writer = NULL;
   LS_OWN_BEGUN(ls_example_builder, builder, ls_example_init,
                ls_allocator_system());
-  expect_ok(ls_tfrecord_output_open(ls_runtime_current(), path, &writer));
+  expect_ok(ls_tfrecord_writer_open(path, &writer));
   for (int i = from; i < to; ++i) {
     unsigned char raw[PIXELS];
     int64_t ints[PIXELS];
@@ -168,10 +168,10 @@ static void put_records(const char *path, const char *name, int set, int from,
     ls_example_add_ints(&builder, "label", &label, 1);
     ls_bytes example;
     expect_ok(ls_example_end(&builder, &example));
-    expect_ok(ls_tfrecord_output_add(writer, example.data, example.size));
+    expect_ok(ls_tfrecord_writer_write(writer, example.data, example.size));
     ls_release(ls_allocator_system(), image);
   }
-  expect_ok(ls_tfrecord_output_close(writer, true));
+  expect_ok(ls_tfrecord_writer_close(writer, true));
 }
 
 static void pack(const char *path, const char *packed_path) {
@@ -417,7 +417,7 @@ TEST(runs_on_files_go_on_as_they_began) {
 // ---- What goes wrong -------------------------------------------------------
 // Writes a record whose label is a text.
 static void put_named_record(const char *path) {
-  ls_tfrecord_output *writer = NULL;
+  ls_tfrecord_writer *writer = NULL;
   LS_OWN_BEGUN(ls_example_builder, builder, ls_example_init,
                ls_allocator_system());
   const float numbers[4] = {0};
@@ -426,9 +426,9 @@ static void put_named_record(const char *path) {
   ls_example_add_floats(&builder, "x", numbers, 4);
   ls_example_add_bytes(&builder, "label", &label, 1);
   expect_ok(ls_example_end(&builder, &example));
-  expect_ok(ls_tfrecord_output_open(ls_runtime_current(), path, &writer));
-  expect_ok(ls_tfrecord_output_add(writer, example.data, example.size));
-  expect_ok(ls_tfrecord_output_close(writer, true));
+  expect_ok(ls_tfrecord_writer_open(path, &writer));
+  expect_ok(ls_tfrecord_writer_write(writer, example.data, example.size));
+  expect_ok(ls_tfrecord_writer_close(writer, true));
 }
 
 static void put_wrong(void) {

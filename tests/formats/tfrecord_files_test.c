@@ -38,15 +38,15 @@ static ls_bytes build(ls_example_builder *builder, int i) {
 
 // Examples `from` to `to` - 1.
 static void put_examples(const char *name, int from, int to) {
-  ls_tfrecord_output *writer = NULL;
+  ls_tfrecord_writer *writer = NULL;
   LS_OWN_BEGUN(ls_example_builder, builder, ls_example_init,
                ls_allocator_system());
-  expect_ok(ls_tfrecord_output_open(ls_runtime_current(), name, &writer));
+  expect_ok(ls_tfrecord_writer_open(name, &writer));
   for (int i = from; i < to; ++i) {
     const ls_bytes example = build(&builder, i);
-    expect_ok(ls_tfrecord_output_add(writer, example.data, example.size));
+    expect_ok(ls_tfrecord_writer_write(writer, example.data, example.size));
   }
-  expect_ok(ls_tfrecord_output_close(writer, true));
+  expect_ok(ls_tfrecord_writer_close(writer, true));
 }
 
 static void pack(const char *name, const char *packed_name) {
@@ -64,11 +64,11 @@ static void pack(const char *name, const char *packed_name) {
 
 static void put_words(const char *name, const char *const *words,
                       size_t count) {
-  ls_tfrecord_output *writer = NULL;
-  expect_ok(ls_tfrecord_output_open(ls_runtime_current(), name, &writer));
+  ls_tfrecord_writer *writer = NULL;
+  expect_ok(ls_tfrecord_writer_open(name, &writer));
   for (size_t i = 0; i < count; ++i)
-    expect_ok(ls_tfrecord_output_add(writer, words[i], strlen(words[i])));
-  expect_ok(ls_tfrecord_output_close(writer, true));
+    expect_ok(ls_tfrecord_writer_write(writer, words[i], strlen(words[i])));
+  expect_ok(ls_tfrecord_writer_close(writer, true));
 }
 
 // A byte of a file changed.
@@ -369,7 +369,7 @@ TEST(the_first_example_tells_what_there_is) {
 // With so many features, comparing each name with all others would take long.
 TEST(the_first_example_may_have_many_features) {
   enum { MANY = 100000 };
-  ls_tfrecord_output *writer = NULL;
+  ls_tfrecord_writer *writer = NULL;
   ls_bytes example;
   LS_OWN_BEGUN(ls_example_builder, builder, ls_example_init,
                ls_allocator_system());
@@ -379,9 +379,9 @@ TEST(the_first_example_may_have_many_features) {
     ls_example_add_ints(&builder, name, &i, 1);
   }
   expect_ok(ls_example_end(&builder, &example));
-  expect_ok(ls_tfrecord_output_open(ls_runtime_current(), "many", &writer));
-  expect_ok(ls_tfrecord_output_add(writer, example.data, example.size));
-  expect_ok(ls_tfrecord_output_close(writer, true));
+  expect_ok(ls_tfrecord_writer_open("many", &writer));
+  expect_ok(ls_tfrecord_writer_write(writer, example.data, example.size));
+  expect_ok(ls_tfrecord_writer_close(writer, true));
   LS_OWN(ls_nest, found) = ls_tfrecord_first_example(LS_PATHS("many"));
   expect_ok(ls_nest_status(found));
   assert_int_equal(ls_nest_count(found), MANY);

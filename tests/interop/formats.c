@@ -87,10 +87,10 @@ static void write_npz(const char *folder, bool deflated) {
 static void write_records(const char *folder) {
   char path[512];
   snprintf(path, sizeof(path), "%s/examples.tfrecord", folder);
-  ls_tfrecord_output *writer = NULL;
+  ls_tfrecord_writer *writer = NULL;
   LS_OWN(ls_example_builder, builder) = {0};
   ls_example_init(&builder, ls_allocator_system());
-  must(ls_tfrecord_output_open(ls_runtime_current(), path, &writer));
+  must(ls_tfrecord_writer_open(path, &writer));
   static char large[70000];
   for (int i = 0; i < 50; ++i) {
     const ls_bytes bytes[] = {
@@ -102,9 +102,9 @@ static void write_records(const char *folder) {
     ls_example_add_floats(&builder, "floats", floats, (size_t)(i + 1) % 4);
     ls_example_add_ints(&builder, "ints", ints, (size_t)(i + 2) % 5);
     must(ls_example_end(&builder, &example));
-    must(ls_tfrecord_output_add(writer, example.data, example.size));
+    must(ls_tfrecord_writer_write(writer, example.data, example.size));
   }
-  must(ls_tfrecord_output_close(writer, true));
+  must(ls_tfrecord_writer_close(writer, true));
 }
 
 // ---- Showing ---------------------------------------------------------------

@@ -9,6 +9,7 @@
 #include "formats/bytes/offsets.h"
 #include "io/bytes.h"
 #include "io/crc32c.h"
+#include "lockstep/files.h"
 #include "support/fault.h"
 #include "support/memory_files.h"
 
@@ -232,17 +233,17 @@ TEST(a_length_that_lies_takes_no_memory) {
 }
 
 // ---- Writing ---------------------------------------------------------------
-static ls_status write_records(ls_runtime *runtime, size_t large) {
+static ls_status write_records(size_t large) {
   static char big[600000];
-  ls_tfrecord_output *writer = NULL;
-  LS_RETURN_IF_ERROR(ls_tfrecord_output_open(runtime, "out", &writer));
-  ls_status status = ls_tfrecord_output_add(writer, "first", 5);
+  ls_tfrecord_writer *writer = NULL;
+  LS_RETURN_IF_ERROR(ls_tfrecord_writer_open("out", &writer));
+  ls_status status = ls_tfrecord_writer_write(writer, "first", 5);
   if (ls_status_is_ok(status))
-    status = ls_tfrecord_output_add(writer, big, large);
+    status = ls_tfrecord_writer_write(writer, big, large);
   if (ls_status_is_ok(status))
-    status = ls_tfrecord_output_add(writer, "last", 4);
+    status = ls_tfrecord_writer_write(writer, "last", 4);
   const bool keep = ls_status_is_ok(status);
-  return ls_status_join(status, ls_tfrecord_output_close(writer, keep));
+  return ls_status_join(status, ls_tfrecord_writer_close(writer, keep));
 }
 
 TEST(what_is_written_is_read) {
@@ -251,9 +252,10 @@ TEST(what_is_written_is_read) {
   ls_runtime *runtime = NULL;
   expect_ok(ls_runtime_create(&(ls_runtime_options){.file_system = &system},
                               &runtime));
+  ls_runtime *before = ls_runtime_make_current(runtime);
   static const size_t sizes[] = {0, 100, 262144, 262100, 600000};
   for (size_t i = 0; i < LS_COUNT_OF(sizes); ++i) {
-    expect_ok(write_records(runtime, sizes[i]));
+    expect_ok(write_records(sizes[i]));
     LS_OWN(ls_file, file) = NULL;
     expect_ok(ls_file_open(runtime, "out", &file));
     assert_int_equal(file->size, 48 + 9 + sizes[i]);
@@ -264,20 +266,21 @@ TEST(what_is_written_is_read) {
   for (int nth = 1; failed; ++nth) {
     memory_files_clear(&files);
     files.fail_at = nth;
-    ls_status status = write_records(runtime, 600000);
+    ls_status status = write_records(600000);
     failed = files.fail_at <= 0;
     files.fail_at = 0;
     assert_true(failed || ls_status_is_ok(status));
     assert_int_equal(files.count, failed ? 0 : 1);
     if (failed) expect_status(status, LS_UNAVAILABLE, "'out");
   }
-  ls_tfrecord_output *writer = NULL;
+  ls_tfrecord_writer *writer = NULL;
   memory_files_clear(&files);
-  expect_ok(ls_tfrecord_output_open(runtime, "out", &writer));
-  expect_ok(ls_tfrecord_output_add(writer, "x", 1));
-  expect_ok(ls_tfrecord_output_close(writer, false));
+  expect_ok(ls_tfrecord_writer_open("out", &writer));
+  expect_ok(ls_tfrecord_writer_write(writer, "x", 1));
+  expect_ok(ls_tfrecord_writer_close(writer, false));
   assert_int_equal(files.count, 0);
-  expect_ok(ls_tfrecord_output_close(NULL, true));
+  expect_ok(ls_tfrecord_writer_close(NULL, true));
+  ls_runtime_make_current(before);
   expect_ok(ls_runtime_destroy(runtime));
 }
 

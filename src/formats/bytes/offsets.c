@@ -7,6 +7,7 @@
 #include "base/status_cause.h"
 #include "io/bytes.h"
 #include "io/crc32c.h"
+#include "io/protobuf/tfrecord.h"
 
 enum { MAGIC_SIZE = 8, HEAD_SIZE = 16, ALL_HEAD = 40 };
 static const char magic[] = "LSOFFS1\n";
@@ -177,4 +178,27 @@ int64_t ls_lines_number(const ls_file *file, int64_t offset) {
     at += (int64_t)size;
   }
   return number;
+}
+
+// ---- TFRecord files --------------------------------------------------------
+// Reads only the heads of records longer than this, in chunks.
+enum { LONG_RECORD = 16 << 10, HEADS_CHUNK = 4 << 10 };
+
+ls_status ls_tfrecord_scan(const ls_file *file, ls_offsets *offsets) {
+  LS_OWN(ls_reader, reader) = {0};
+  LS_RETURN_IF_ERROR(ls_reader_open(file, offsets->allocator, NULL, &reader));
+  for (ls_record_place place = {0};; ++place.record) {
+    size_t size = 0;
+    const ls_status status =
+        ls_tfrecord_next_head(&reader, &place, true, &size);
+    if (ls_status_code(status) == LS_OUT_OF_RANGE) {
+      ls_status_free(status);
+      return ls_offsets_add(offsets, file->size);
+    }
+    LS_RETURN_IF_ERROR(status);
+    reader.chunk = size >= LONG_RECORD ? HEADS_CHUNK : LS_READER_CHUNK;
+    LS_RETURN_IF_ERROR(ls_offsets_add(offsets, place.offset));
+    LS_RETURN_IF_ERROR(
+        ls_reader_skip(&reader, (int64_t)size + LS_TFRECORD_FOOT));
+  }
 }

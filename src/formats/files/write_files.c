@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes arrays to files that our makers and other programs read.
+#include "base/files.h"
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "base/values/nest_builder.h"
 #include "formats/bytes/example.h"
-#include "formats/bytes/offsets.h"
 #include "io/npy.h"
 #include "io/zip.h"
 #include "lockstep/files.h"
@@ -73,33 +73,57 @@ ls_status ls_npz_write(const char *path, ls_nest arrays, ls_flag packed) {
 }
 
 // ---- TFRecord --------------------------------------------------------------
+enum { WRITE_BUFFER = 256 << 10 };
+
 struct ls_tfrecord_writer {
   ls_allocator *allocator;
-  ls_tfrecord_output *output;
   ls_example_builder builder;
+  ls_file_writer file;
+  size_t size;
+  unsigned char buffer[WRITE_BUFFER];
 };
 
 ls_status ls_tfrecord_writer_open(const char *path,
                                   ls_tfrecord_writer **out_writer) {
   LS_REQUIRE_OUT(out_writer, path);
   ls_allocator *allocator = ls_current_allocator();
-  LS_NEW_OR_RETURN(allocator, ls_tfrecord_writer, writer);
+  LS_OWN_MEMORY(allocator, ls_tfrecord_writer, writer) =
+      ls_allocate(allocator, sizeof(*writer));
+  LS_RETURN_IF_NO_MEMORY(writer);
   writer->allocator = allocator;
+  writer->size = 0;
   ls_example_init(&writer->builder, allocator);
-  const ls_status status =
-      ls_tfrecord_output_open(ls_runtime_current(), path, &writer->output);
-  if (ls_status_is_ok(status))
-    *out_writer = writer;
-  else
-    ls_release(allocator, writer);
-  return status;
+  LS_RETURN_IF_ERROR(
+      ls_file_writer_begin(&writer->file, ls_runtime_current(), path));
+  return ls_hand_over(&writer, out_writer);
+}
+
+static ls_status append_bytes(ls_tfrecord_writer *writer, const void *data,
+                              size_t size) {
+  if (size > WRITE_BUFFER - writer->size) {
+    const size_t held = writer->size;
+    writer->size = 0;
+    LS_RETURN_IF_ERROR(ls_file_writer_add(&writer->file, writer->buffer, held));
+    if (size >= WRITE_BUFFER)
+      return ls_file_writer_add(&writer->file, data, size);
+  }
+  if (size > 0) memcpy(writer->buffer + writer->size, data, size);
+  writer->size += size;
+  return ls_ok();
 }
 
 ls_status ls_tfrecord_writer_write(ls_tfrecord_writer *writer, const void *data,
                                    size_t size) {
   LS_REQUIRE(writer);
   LS_REQUIRE_ITEMS(data, size);
-  return ls_tfrecord_output_add(writer->output, data, size);
+  unsigned char head[LS_TFRECORD_HEAD], foot[LS_TFRECORD_FOOT];
+  if (writer->file.failed)
+    return ls_failed_precondition(
+        "an earlier write of records failed; this file will not be kept");
+  ls_tfrecord_frame(data, size, head, foot);
+  LS_RETURN_IF_ERROR(append_bytes(writer, head, sizeof(head)));
+  LS_RETURN_IF_ERROR(append_bytes(writer, data, size));
+  return append_bytes(writer, foot, sizeof(foot));
 }
 
 // Adds numbers of other types, converted to the list's type.
@@ -172,14 +196,16 @@ ls_status ls_tfrecord_writer_write_example(ls_tfrecord_writer *writer,
   ls_bytes example;
   status = ls_status_join(status, ls_example_end(&writer->builder, &example));
   return ls_status_is_ok(status)
-             ? ls_tfrecord_output_add(writer->output, example.data,
-                                      example.size)
+             ? ls_tfrecord_writer_write(writer, example.data, example.size)
              : status;
 }
 
 ls_status ls_tfrecord_writer_close(ls_tfrecord_writer *writer, bool keep) {
   if (writer == NULL) return ls_ok();
-  const ls_status status = ls_tfrecord_output_close(writer->output, keep);
+  ls_status status = ls_ok();
+  if (keep && !writer->file.failed)
+    status = ls_file_writer_add(&writer->file, writer->buffer, writer->size);
+  status = ls_file_writer_end(&writer->file, keep, status);
   ls_example_deinit(&writer->builder);
   ls_release(writer->allocator, writer);
   return status;
