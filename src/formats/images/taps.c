@@ -152,31 +152,22 @@ static WIDE void wide_column_u8(const ls_tap *tap, const unsigned char *from,
   column_u8(tap, from, stride, count, to);
 }
 
-void ls_taps_row_u8(const ls_tap *taps, int64_t count,
-                    const unsigned char *from, int64_t width, int64_t channels,
-                    unsigned char *to) {
-  if (__builtin_cpu_supports("avx2"))
-    wide_row_u8(taps, count, from, width, channels, to);
-  else
-    ls_taps_row_u8_portable(taps, count, from, width, channels, to);
-}
-
-void ls_taps_column_u8(const ls_tap *tap, const unsigned char *from,
-                       size_t stride, size_t count, unsigned char *to) {
-  if (__builtin_cpu_supports("avx2"))
-    wide_column_u8(tap, from, stride, count, to);
-  else
-    ls_taps_column_u8_portable(tap, from, stride, count, to);
-}
+static bool has_wide(void) { return __builtin_cpu_supports("avx2") != 0; }
 #else
+#define wide_row_u8 ls_taps_row_u8_portable
+#define wide_column_u8 ls_taps_column_u8_portable
+static bool has_wide(void) { return false; }
+#endif
+
 void ls_taps_row_u8(const ls_tap *taps, int64_t count,
                     const unsigned char *from, int64_t width, int64_t channels,
                     unsigned char *to) {
-  ls_taps_row_u8_portable(taps, count, from, width, channels, to);
+  (has_wide() ? wide_row_u8 : ls_taps_row_u8_portable)(taps, count, from, width,
+                                                       channels, to);
 }
 
 void ls_taps_column_u8(const ls_tap *tap, const unsigned char *from,
                        size_t stride, size_t count, unsigned char *to) {
-  ls_taps_column_u8_portable(tap, from, stride, count, to);
+  (has_wide() ? wide_column_u8 : ls_taps_column_u8_portable)(tap, from, stride,
+                                                             count, to);
 }
-#endif
