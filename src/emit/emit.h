@@ -519,4 +519,7 @@ ls_emitted ls_emit_pick(ls_emitter *e, const ls_emitted *items);
 // Emits for all devices a value that one has.
 ls_emitted ls_emit_everywhere(ls_emitter *e, ls_emitted x);
 
+// Returns StableHLO's name of a dtype; NULL if it has none.
+const char *ls_stablehlo_dtype(ls_dtype dtype);
+
 #endif  // LS_EMIT_EMIT_H_

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "emit/stablehlo.h"
 
-// Returns StableHLO's name of a dtype; NULL if it has none.
-static const char *dtype_name(ls_dtype dtype) {
+const char *ls_stablehlo_dtype(ls_dtype dtype) {
   static const char *const names[LS_DTYPE_COUNT] = {
       [LS_DTYPE_F64] = "f64",  [LS_DTYPE_F32] = "f32",
       [LS_DTYPE_F16] = "f16",  [LS_DTYPE_BF16] = "bf16",
@@ -16,7 +15,7 @@ static const char *dtype_name(ls_dtype dtype) {
 
 void ls_hlo_append_type(ls_hlo *h, ls_text *out, ls_dtype dtype,
                         const ls_batch_dims *dims) {
-  const char *name = dtype_name(dtype);
+  const char *name = ls_stablehlo_dtype(dtype);
   if (name == NULL) ls_emit_refuse(&h->e, ls_dtype_name(dtype));
   ls_text_append(out, "tensor<");
   for (int32_t i = 0; i < dims->rank; ++i) {

@@ -6,6 +6,7 @@
 
 #include "base/plain.h"
 #include "base/values/numbers.h"
+#include "emit/emit.h"
 #include "lockstep/shape_rules.h"
 #include "onnx/hlo.h"
 
@@ -220,19 +221,12 @@ void ls_hlo_skip_brackets(ls_hlo_reader *r) {
 }
 
 // ---- Types -----------------------------------------------------------------
-static ls_dtype dtype_of(const char *name, size_t size) {
-  static const struct {
-    const char *name;
-    ls_dtype dtype;
-  } names[] = {
-      {"f64", LS_DTYPE_F64},   {"f32", LS_DTYPE_F32},  {"f16", LS_DTYPE_F16},
-      {"bf16", LS_DTYPE_BF16}, {"i8", LS_DTYPE_I8},    {"i16", LS_DTYPE_I16},
-      {"i32", LS_DTYPE_I32},   {"i64", LS_DTYPE_I64},  {"ui8", LS_DTYPE_U8},
-      {"ui16", LS_DTYPE_U16},  {"ui32", LS_DTYPE_U32}, {"ui64", LS_DTYPE_U64},
-      {"i1", LS_DTYPE_BOOL}};
-  for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); ++i)
-    if (strlen(names[i].name) == size && memcmp(names[i].name, name, size) == 0)
-      return names[i].dtype;
+static ls_dtype dtype_of(const char *text, size_t size) {
+  for (int dtype = 0; dtype < LS_DTYPE_COUNT; ++dtype) {
+    const char *name = ls_stablehlo_dtype((ls_dtype)dtype);
+    if (name != NULL && strlen(name) == size && memcmp(name, text, size) == 0)
+      return (ls_dtype)dtype;
+  }
   return LS_DTYPE_NONE;
 }
 

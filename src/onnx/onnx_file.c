@@ -4,43 +4,9 @@
 #include "onnx/onnx_file.h"
 
 #include "base/runtime_internal.h"
+#include "io/protobuf/onnx.h"
 #include "onnx/hlo.h"
 
-// Field numbers of messages.
-enum {
-  MODEL_GRAPH = 7,
-  MODEL_OPSET = 8,
-  OPSET_DOMAIN = 1,
-  OPSET_VERSION = 2,
-  GRAPH_NODE = 1,
-  GRAPH_INITIALIZER = 5,
-  GRAPH_INPUT = 11,
-  GRAPH_OUTPUT = 12,
-  GRAPH_VALUE = 13,
-  NODE_INPUT = 1,
-  NODE_OUTPUT = 2,
-  NODE_NAME = 3,
-  NODE_OP = 4,
-  NODE_ATTRIBUTE = 5,
-  NODE_DOMAIN = 7,
-  ATTR_NAME = 1,
-  ATTR_FLOAT = 2,
-  ATTR_INT = 3,
-  ATTR_STRING = 4,
-  ATTR_TENSOR = 5,
-  ATTR_GRAPH = 6,
-  ATTR_FLOATS = 7,
-  ATTR_INTS = 8,
-  ATTR_STRINGS = 9,
-  ATTR_TYPE = 20,
-  VALUE_NAME = 1,
-  VALUE_TYPE = 2,
-  TYPE_TENSOR = 1,
-  TYPE_ELEMENT = 1,
-  TYPE_SHAPE = 2,
-  SHAPE_DIM = 1,
-  DIM_VALUE = 1,
-};
 enum { OLDEST_OPSET = 7, NEWEST_OPSET = 23 };
 
 // ---- Values ----------------------------------------------------------------

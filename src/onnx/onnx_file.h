@@ -87,9 +87,6 @@ LS_MUST_USE ls_status ls_onnx_file_decode(ls_runtime *runtime, const char *path,
 void ls_onnx_file_deinit(ls_onnx_file *file);
 LS_OWNED_STRUCT(ls_onnx_file, ls_onnx_file_deinit)
 
-// Returns the dtype of an ONNX number type; LS_DTYPE_NONE if there is none.
-ls_dtype ls_onnx_dtype_of(int64_t number);
-
 // ---- Readers of messages ---------------------------------------------------
 // Parts shared by the readers of ONNX files: messages field by field, and
 // tensors.

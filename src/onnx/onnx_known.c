@@ -2,6 +2,7 @@
 //
 // Folds the arithmetic of shapes: integers that are known while building.
 #include "graph/make/make.h"
+#include "io/protobuf/onnx.h"
 #include "onnx/onnx_build.h"
 
 // Bounds the memory for items of all folded nodes.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The table of ops, and the elementwise ones.
+#include "io/protobuf/onnx.h"
 #include "lockstep/layers.h"
 #include "onnx/hlo.h"
 

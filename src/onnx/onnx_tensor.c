@@ -7,34 +7,7 @@
 #include <stdlib.h>
 
 #include "base/files.h"
-
-// Field numbers of messages.
-enum {
-  TENSOR_DIM = 1,
-  TENSOR_TYPE = 2,
-  TENSOR_FLOATS = 4,
-  TENSOR_INT32S = 5,
-  TENSOR_INT64S = 7,
-  TENSOR_NAME = 8,
-  TENSOR_RAW = 9,
-  TENSOR_DOUBLES = 10,
-  TENSOR_UINT64S = 11,
-  TENSOR_EXTERNAL = 13,
-  TENSOR_LOCATION = 14,
-  ENTRY_KEY = 1,
-  ENTRY_VALUE = 2,
-};
-
-ls_dtype ls_onnx_dtype_of(int64_t number) {
-  static const ls_dtype dtypes[] = {
-      [1] = LS_DTYPE_F32,  [2] = LS_DTYPE_U8,   [3] = LS_DTYPE_I8,
-      [4] = LS_DTYPE_U16,  [5] = LS_DTYPE_I16,  [6] = LS_DTYPE_I32,
-      [7] = LS_DTYPE_I64,  [9] = LS_DTYPE_BOOL, [10] = LS_DTYPE_F16,
-      [11] = LS_DTYPE_F64, [12] = LS_DTYPE_U32, [13] = LS_DTYPE_U64,
-      [16] = LS_DTYPE_BF16};
-  const int64_t count = sizeof(dtypes) / sizeof(dtypes[0]);
-  return number >= 0 && number < count ? dtypes[number] : LS_DTYPE_NONE;
-}
+#include "io/protobuf/onnx.h"
 
 // ---- Messages --------------------------------------------------------------
 ls_status ls_onnx_damaged(const ls_onnx_reader *r, const char *what) {

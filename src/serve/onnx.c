@@ -3,54 +3,12 @@
 
 #include "base/runtime_internal.h"
 #include "graph/variables/variable.h"
+#include "io/protobuf/onnx.h"
 #include "io/protobuf/protobuf.h"
 
 // Opset 17, which readers have supported since 2022.
 enum { IR_VERSION = 8, OPSET = 17 };
-// Field numbers of messages.
-enum {
-  MODEL_IR = 1,
-  MODEL_PRODUCER = 2,
-  MODEL_GRAPH = 7,
-  MODEL_OPSET = 8,
-  OPSET_VERSION = 2,
-  GRAPH_NODE = 1,
-  GRAPH_NAME = 2,
-  GRAPH_INITIALIZER = 5,
-  GRAPH_INPUT = 11,
-  GRAPH_OUTPUT = 12,
-  NODE_INPUT = 1,
-  NODE_OUTPUT = 2,
-  NODE_OP = 4,
-  NODE_ATTRIBUTE = 5,
-  ATTRIBUTE_NAME = 1,
-  ATTRIBUTE_INT = 3,
-  ATTRIBUTE_INTS = 8,
-  ATTRIBUTE_TYPE = 20,
-  TENSOR_DIM = 1,
-  TENSOR_TYPE = 2,
-  TENSOR_NAME = 8,
-  TENSOR_DATA = 9,
-  VALUE_NAME = 1,
-  VALUE_TYPE = 2,
-  TYPE_TENSOR = 1,
-  TYPE_ELEMENT = 1,
-  TYPE_SHAPE = 2,
-  SHAPE_DIM = 1,
-  DIM_VALUE = 1,
-  DIM_PARAM = 2,
-};
 enum { TYPE_IS_INT = 2, TYPE_IS_INTS = 7 };
-
-int64_t ls_onnx_dtype(ls_dtype dtype) {
-  static const int64_t numbers[LS_DTYPE_COUNT] = {
-      [LS_DTYPE_F64] = 11,  [LS_DTYPE_F32] = 1,  [LS_DTYPE_F16] = 10,
-      [LS_DTYPE_BF16] = 16, [LS_DTYPE_I8] = 3,   [LS_DTYPE_I16] = 5,
-      [LS_DTYPE_I32] = 6,   [LS_DTYPE_I64] = 7,  [LS_DTYPE_U8] = 2,
-      [LS_DTYPE_U16] = 4,   [LS_DTYPE_U32] = 12, [LS_DTYPE_U64] = 13,
-      [LS_DTYPE_BOOL] = 9};
-  return (size_t)dtype < LS_DTYPE_COUNT ? numbers[dtype] : 0;
-}
 
 // ---- Nodes -----------------------------------------------------------------
 static const char *onnx_name_of(ls_onnx_writer *o, ls_emitted value) {
@@ -74,19 +32,19 @@ void ls_onnx_output(ls_onnx_writer *o, ls_emitted value) {
 
 void ls_onnx_int(ls_onnx_writer *o, const char *name, int64_t value) {
   const size_t began = ls_proto_begin(&o->nodes, NODE_ATTRIBUTE);
-  ls_proto_string(&o->nodes, ATTRIBUTE_NAME, name);
-  ls_proto_i64(&o->nodes, ATTRIBUTE_INT, value);
-  ls_proto_i64(&o->nodes, ATTRIBUTE_TYPE, TYPE_IS_INT);
+  ls_proto_string(&o->nodes, ATTR_NAME, name);
+  ls_proto_i64(&o->nodes, ATTR_INT, value);
+  ls_proto_i64(&o->nodes, ATTR_TYPE, TYPE_IS_INT);
   ls_proto_end(&o->nodes, began);
 }
 
 void ls_onnx_ints(ls_onnx_writer *o, const char *name, const int64_t *values,
                   size_t count) {
   const size_t began = ls_proto_begin(&o->nodes, NODE_ATTRIBUTE);
-  ls_proto_string(&o->nodes, ATTRIBUTE_NAME, name);
+  ls_proto_string(&o->nodes, ATTR_NAME, name);
   for (size_t i = 0; i < count; ++i)
-    ls_proto_i64(&o->nodes, ATTRIBUTE_INTS, values[i]);
-  ls_proto_i64(&o->nodes, ATTRIBUTE_TYPE, TYPE_IS_INTS);
+    ls_proto_i64(&o->nodes, ATTR_INTS, values[i]);
+  ls_proto_i64(&o->nodes, ATTR_TYPE, TYPE_IS_INTS);
   ls_proto_end(&o->nodes, began);
 }
 
@@ -116,7 +74,7 @@ void ls_onnx_write_initializer(ls_onnx_writer *o, const char *name,
     ls_proto_i64(out, TENSOR_DIM, shape.dim[i]);
   ls_proto_i64(out, TENSOR_TYPE, dtype);
   ls_proto_string(out, TENSOR_NAME, name);
-  ls_proto_bytes(out, TENSOR_DATA, ls_array_data(array), ls_array_size(array));
+  ls_proto_bytes(out, TENSOR_RAW, ls_array_data(array), ls_array_size(array));
   ls_proto_end(out, began);
 }
 

@@ -22,9 +22,6 @@ typedef struct ls_onnx_writer {
 
 extern const ls_emit_language ls_onnx_language;
 
-// Returns ONNX's number of a dtype; 0 if it has none.
-int64_t ls_onnx_dtype(ls_dtype dtype);
-
 // ---- Nodes -----------------------------------------------------------------
 // Begin a node; then add operands and results, then attributes.
 void ls_onnx_begin(ls_onnx_writer *o, const char *op);

@@ -2,6 +2,7 @@
 //
 // Emits ONNX's ops.
 #include "base/runtime_internal.h"
+#include "io/protobuf/onnx.h"
 #include "serve/onnx.h"
 
 static ls_onnx_writer *onnx_of(ls_emitter *e) { return e->self; }
