@@ -342,15 +342,3 @@ void ls_workers_take_cores(ls_workers *workers, ls_cores *cores) {
 }
 
 int ls_workers_count(const ls_workers *workers) { return workers->count; }
-
-int ls_real_cores(void) {
-  ls_cores *cores = NULL;
-  ls_status status = ls_cores_create(ls_allocator_system(), &cores);
-  if (!ls_status_is_ok(status)) {
-    ls_status_free(status);
-    return 1;
-  }
-  const int count = ls_cores_count(cores);
-  ls_cores_destroy(cores);
-  return count;
-}

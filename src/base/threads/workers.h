@@ -89,9 +89,6 @@ LS_MUST_USE ls_status ls_workers_wake(ls_workers *workers);
 // a millisecond to make. Before the first job; accepts NULL.
 void ls_workers_take_cores(ls_workers *workers, ls_cores *cores);
 
-// Returns the number of real cores that this process may use; at least 1.
-int ls_real_cores(void);
-
 // Sets this thread's floating-point mode to that of all kernels: denormals are
 // flushed to zero, rounding is to nearest, no traps, whatever mode the caller
 // has chosen. Returns the control word for ls_float_mode_leave. Compilers may
