@@ -30,6 +30,12 @@ ls_status cli_open_file(const char *path, FILE **out_file) {
   return ls_not_found("'%s'", path);
 }
 
+ls_status cli_kept_math(const char *path, const char *kept,
+                        const char **out_math) {
+  (void)out_math;
+  return ls_not_found("'%s': %s", path, kept);
+}
+
 void cli_say(const char *command, const char *format, ...) {
   (void)command, (void)format;
 }

@@ -71,6 +71,12 @@ LS_API int64_t ls_train_count_steps(const ls_model_type *type,
                                     int64_t train_size, int64_t batch_size,
                                     int64_t epochs, int64_t steps);
 
+// Prints a configuration as config.json has it, with a checksum; NULL texts and
+// zeros are as ls_train_config has them. The caller releases the text
+// (ls_text_release).
+LS_API LS_MUST_USE ls_status ls_train_config_text(const ls_train_config *config,
+                                                  char **out_text);
+
 // ---- First values --------------------------------------------------------
 // Initial values of a model, instead of its own.
 typedef struct ls_warm_start {

@@ -257,6 +257,9 @@ bool cli_check_device(const char *command);
 // (NULL: fast) whose log goes to standard error, and makes it current.
 ls_status cli_runtime_open(int64_t threads, const char *math,
                            ls_runtime **out_runtime);
+// Finds the math whose name is kept in the file at `path`.
+ls_status cli_kept_math(const char *path, const char *kept,
+                        const char **out_math);
 // Opens a runtime for the run in a folder, with the run's math if `math` is
 // NULL. The caller owns the configuration and the runtime, even after a
 // failure.

@@ -4,6 +4,7 @@
 
 #include "cli/data/data.h"
 #include "cli/estimator.h"
+#include "cli/ranks.h"
 
 // A command that uses a trained estimator.
 typedef struct use {
@@ -219,6 +220,10 @@ int cli_estimator_predict(const ls_estimator_type *type, int argc,
 static ls_status export_trained(const estimator_flags *flags,
                                 cli_estimator *e) {
   CLI_OWN(text, path) = NULL;
+  char kept[PATH_MAX + 16];
+  const ls_serving_asset asset = {"estimator.json", kept};
+  // Lets 'lockstep serve' compute as the run did.
+  snprintf(kept, sizeof(kept), "%s/%s", flags->folder, asset.name);
   // A signal while the folder is made waits until it is whole.
   (void)stop_at_once();
   LS_RETURN_IF_ERROR(ls_estimator_export(
@@ -227,6 +232,8 @@ static ls_status export_trained(const estimator_flags *flags,
           .base = flags->out != NULL ? flags->out : flags->folder,
           .receiver = e->type->receiver,
           .checkpoint = flags->checkpoint,
+          .assets = &asset,
+          .num_assets = cli_exists(kept),
           .onnx = flags->onnx ? LS_FLAG_ON : LS_FLAG_OFF,
           .stablehlo = flags->stablehlo ? LS_FLAG_ON : LS_FLAG_OFF,
           .batch_size = flags->train.asked.batch_size},

@@ -48,46 +48,41 @@ ls_status cli_build_inference(const ls_train_config *config,
   return ls_nest_status(out->predictions);
 }
 
-// Writes the names of classes to a file without a name, and its path.
-static ls_status write_classes(const char *classes, FILE **out_file, char *path,
-                               size_t size) {
+// Writes the text of an asset to a file without a name, and its path.
+static ls_status write_asset(const char *text, FILE **out_file, char *path,
+                             size_t size) {
   *out_file = tmpfile();
   if (*out_file == NULL)
-    return LS_STATUS(LS_UNAVAILABLE,
-                     "no temporary file for the names of classes");
-  fputs(classes, *out_file);
+    return LS_STATUS(LS_UNAVAILABLE, "no temporary file for an asset");
+  fputs(text, *out_file);
   snprintf(path, size, "/proc/self/fd/%d", fileno(*out_file));
   return fflush(*out_file) == 0
              ? ls_ok()
-             : LS_STATUS(LS_UNAVAILABLE, "cannot write the names of classes");
+             : LS_STATUS(LS_UNAVAILABLE, "cannot write an asset");
 }
 
 static ls_status export_model(void *user, const ls_train_config *config,
                               const ls_model_type *type) {
   const export_flags *flags = user;
-  char classes[64] = "", run_config[PATH_MAX + 16];
+  char classes[64] = "", run_config[64] = "";
   CLI_OWN(ls_graph, graph) = NULL;
   CLI_OWN(cli_inference, built) = {0};
   CLI_OWN(ls_nest, inputs) = ls_none();
   CLI_OWN(ls_nest, logits) = ls_none();
   CLI_OWN(FILE, names) = NULL;
+  CLI_OWN(FILE, settings) = NULL;
   CLI_OWN(text, path) = NULL;
+  CLI_OWN(text, printed) = NULL;
   const bool named = config->classes != NULL && config->classes[0] != '\0';
-  // Lets 'lockstep predict' read data as the run did.
-  snprintf(run_config, sizeof(run_config), "%s/config.json", flags->run.folder);
-  const bool has_columns =
-      config->features[0] != '\0' || config->columns[0] != '\0' ||
-      config->categories[0] != '\0' || config->bytes[0] != '\0';
-  ls_serving_asset assets[2] = {{"config.json", run_config}};
-  size_t num_assets = has_columns;
-  if (has_columns && !cli_exists(run_config))
-    return ls_not_found("there is no '%s', by which 'lockstep predict' would "
-                        "read the export's columns as the run did: put it back",
-                        run_config);
-  if (named) assets[num_assets++] = (ls_serving_asset){"classes.txt", classes};
+  const ls_serving_asset assets[] = {{"config.json", run_config},
+                                     {"classes.txt", classes}};
+  // Lets commands compute and read data as the run did.
+  LS_RETURN_IF_ERROR(ls_train_config_text(config, &printed));
+  LS_RETURN_IF_ERROR(
+      write_asset(printed, &settings, run_config, sizeof(run_config)));
   if (named)
     LS_RETURN_IF_ERROR(
-        write_classes(config->classes, &names, classes, sizeof(classes)));
+        write_asset(config->classes, &names, classes, sizeof(classes)));
   LS_RETURN_IF_ERROR(ls_graph_create(type->name, &graph));
   LS_RETURN_IF_ERROR(cli_build_inference(config, type, graph, &built));
   inputs = make_dict("examples", built.examples);
@@ -112,7 +107,7 @@ static ls_status export_model(void *user, const ls_train_config *config,
           .checkpoint = flags->run.checkpoint[0] != '\0' ? flags->run.checkpoint
                                                          : flags->run.folder,
           .assets = assets,
-          .num_assets = num_assets,
+          .num_assets = named ? 2 : 1,
           .onnx = flags->onnx ? LS_FLAG_ON : LS_FLAG_OFF,
           .stablehlo = flags->stablehlo ? LS_FLAG_ON : LS_FLAG_OFF,
           .batch_size = flags->batch_size},

@@ -325,7 +325,6 @@ static ls_status find_type(cli_served *served, const ls_serving_info **out_info,
 static ls_status print_of_export(void *user, cli_served *served) {
   const predict_flags *flags = user;
   ls_model_type type = {0};
-  CLI_OWN(ls_train_config, kept) = NULL;
   CLI_OWN(predictor,
           printed) = {.flags = flags, .type = &type, .served = served};
   const ls_train_config none = {.classes = served->classes};
@@ -337,8 +336,7 @@ static ls_status print_of_export(void *user, cli_served *served) {
   if (served->language.decoder != NULL && cli_is_text(flags->data))
     return print_scores(user, &served->language);
   LS_RETURN_IF_ERROR(find_type(served, &printed.info, &type));
-  LS_RETURN_IF_ERROR(cli_served_config(served, &kept));
-  return print_data(&printed, kept != NULL ? kept : &none);
+  return print_data(&printed, served->config != NULL ? served->config : &none);
 }
 
 int cli_predict(int argc, char **argv) {

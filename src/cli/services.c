@@ -283,6 +283,17 @@ static bool find_math(const char *name, ls_math *out_math) {
   return false;
 }
 
+ls_status cli_kept_math(const char *path, const char *kept,
+                        const char **out_math) {
+  ls_math known;
+  if (!find_math(kept, &known))
+    return ls_invalid_argument(
+        "'%s': \"math\" is '%s', expected fast, direct, bf16 or bf16-direct",
+        path, kept);
+  *out_math = ls_math_name(known);
+  return ls_ok();
+}
+
 const char *cli_math_name(const ls_runtime *runtime) {
   return ls_math_name(ls_runtime_math(runtime));
 }
@@ -418,6 +429,7 @@ static ls_status hint_run(const char *path, ls_status status) {
 ls_status cli_run_open(const char *run_folder, int64_t threads,
                        const char *math, ls_runtime **out_runtime,
                        ls_train_config **out_config) {
+  char path[PATH_MAX + 16];
   *out_config = NULL;
   LS_RETURN_IF_ERROR(cli_runtime_open(threads, math, out_runtime));
   LS_RETURN_IF_ERROR(
@@ -425,19 +437,14 @@ ls_status cli_run_open(const char *run_folder, int64_t threads,
   const char *kept = (*out_config)->math;
   if (math != NULL || strcmp(kept, cli_math_name(*out_runtime)) == 0)
     return ls_ok();
-  ls_math known;
-  if (!find_math(kept, &known))
-    return ls_invalid_argument(
-        "'%s/config.json': \"math\" is '%s', expected fast, direct, bf16 or "
-        "bf16-direct",
-        run_folder, kept);
+  snprintf(path, sizeof(path), "%s/config.json", run_folder);
+  LS_RETURN_IF_ERROR(cli_kept_math(path, kept, &kept));
   // Only a runtime can read the run's math, so makes a second runtime with it.
   ls_train_config_destroy(*out_config);
   *out_config = NULL;
   ls_runtime_make_current(NULL);
   LS_RETURN_IF_ERROR(ls_runtime_destroy(*out_runtime));
-  LS_RETURN_IF_ERROR(
-      cli_runtime_open(threads, ls_math_name(known), out_runtime));
+  LS_RETURN_IF_ERROR(cli_runtime_open(threads, kept, out_runtime));
   return ls_train_config_read(run_folder, out_config);
 }
 
@@ -546,8 +553,11 @@ int cli_with_export(const cli_run *run,
                       "--model is for runs; '%s' is an export, which has "
                       "its model",
                       run->folder);
-  ls_status status = cli_runtime_open(run->threads, run->math, &runtime);
-  if (ls_status_is_ok(status)) status = cli_served_load(run->folder, &served);
+  ls_status status = cli_served_locate(run->folder, &served);
+  if (ls_status_is_ok(status))
+    status = cli_runtime_open(
+        run->threads, run->math != NULL ? run->math : served.math, &runtime);
+  if (ls_status_is_ok(status)) status = cli_served_load(&served);
   if (ls_status_is_ok(status)) status = body(user, &served);
   cli_served_close(&served);
   return cli_runtime_close(run->command, runtime,

@@ -7,8 +7,10 @@
 
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "graph/text/text.h"
 #include "io/crc32c.h"
 #include "io/json.h"
+#include "lockstep/training_parts.h"
 #include "state/own.h"
 #include "state/record.h"
 #include "state/saved.h"
@@ -111,6 +113,16 @@ void ls_train_config_print(const ls_train_config *config, ls_text *text) {
   if (!ls_status_is_ok(ls_text_status(text))) return;
   const uint32_t crc = ls_crc32c(0, text->data + begin, text->size - begin);
   ls_text_append_format(text, LS_CHECKPOINT_TAIL "\n", crc);
+}
+
+ls_status ls_train_config_text(const ls_train_config *config, char **out_text) {
+  LS_REQUIRE_OUT(out_text, config);
+  ls_runtime *runtime = ls_runtime_current();
+  if (runtime == NULL) return ls_out_of_memory();
+  LS_OWN(ls_text, text) = {0};
+  ls_print_begin(&text, ls_runtime_allocator(runtime));
+  ls_train_config_print(config, &text);
+  return ls_print_end(&text, out_text);
 }
 
 // ---- Reading ---------------------------------------------------------------

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/runtime_internal.h"
+#include "lockstep/training_parts.h"
 #include "support/fault.h"
 #include "support/place.h"
 #include "support/resumable.h"
@@ -47,6 +48,10 @@ TEST(what_is_written_reads_back) {
   LS_OWN_BEGUN(ls_text, again, ls_text_init, ls_allocator_system());
   ls_train_config_print(read, &again);
   assert_string_equal(ls_text_data(&again), ls_text_data(&text));
+  char *printed = NULL;
+  expect_ok(ls_train_config_text(read, &printed));
+  assert_string_equal(printed, ls_text_data(&text));
+  ls_text_release(printed);
   assert_string_equal(read->data, "a \"quoted\" folder");
   assert_int_equal(read->seed, -7);
   assert_true(read->learning_rate == 0.1);

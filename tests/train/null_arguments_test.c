@@ -28,6 +28,8 @@ TEST(calls_of_training_refuse_null) {
   expect_null_argument(out_mean, ls_train_mean, none, none, NULL);
   expect_null_argument(run_folder, ls_train_config_read, NULL, some);
   expect_null_argument(out_config, ls_train_config_read, some, NULL);
+  expect_null_argument(config, ls_train_config_text, NULL, some);
+  expect_null_argument(out_text, ls_train_config_text, some, NULL);
   expect_null_argument(run_folder, ls_train_load, NULL, some);
   expect_null_argument(model, ls_train_load, some, NULL);
   expect_null_argument(run_folder, ls_chain_check, NULL, NULL, some);

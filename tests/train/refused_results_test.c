@@ -87,6 +87,7 @@ TEST(refused_calls_of_train_leave_nothing) {
   REFUSED(ls_progress *, ls_progress_create(NULL, &out));
   REFUSED(ls_train_result, ls_train(NULL, &out));
   REFUSED(ls_train_config *, ls_train_config_read(NULL, &out));
+  REFUSED(char *, ls_train_config_text(NULL, &out));
   REFUSED(int64_t, ls_train_count_examples(NULL, &out));
   REFUSED_NUMBER(ls_train_mean(ls_none(), ls_none(), &out));
   REFUSED(ls_nest, ls_train_split(NULL, ls_none(), &out));

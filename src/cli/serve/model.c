@@ -152,11 +152,33 @@ static ls_status read_signatures(cli_served *out) {
   return ls_ok();
 }
 
-ls_status cli_served_load(const char *word, cli_served *out) {
+// Reads the math of the run that was exported, which the runtime must have
+// before the configuration can be read. A program's export may have a file of
+// its own by the name config.json.
+static ls_status read_math(cli_served *model) {
+  char path[PATH_MAX + 64], kept[64];
+  CLI_OWN_MEMORY(char, config) = NULL;
+  CLI_OWN_MEMORY(char, estimator) = NULL;
+  cli_member found;
+  model->math = ls_math_name(LS_MATH_FAST);
+  LS_RETURN_IF_ERROR(read_asset(model, "config.json", &config));
+  LS_RETURN_IF_ERROR(read_asset(model, "estimator.json", &estimator));
+  model->is_run = config != NULL && cli_json_find(config, "model", &found);
+  const char *text = model->is_run ? config : estimator;
+  snprintf(path, sizeof(path), "%s/assets.extra/%s", model->folder,
+           model->is_run ? "config.json" : "estimator.json");
+  return text != NULL && cli_json_find(text, "math", &found) &&
+                 cli_json_copy(&found, kept, sizeof(kept))
+             ? cli_kept_math(path, kept, &model->math)
+             : ls_ok();
+}
+
+ls_status cli_served_locate(const char *word, cli_served *out) {
   char path[PATH_MAX];
   const char *equals = strchr(word, '=');
   const char *slash = strchr(word, '/');
-  const bool named = equals != NULL && (slash == NULL || equals < slash);
+  const bool named = equals != NULL && (slash == NULL || equals < slash) &&
+                     access(word, F_OK) != 0;
   snprintf(path, sizeof(path), "%s", named ? equals + 1 : word);
   for (size_t end = strlen(path); end > 1 && path[end - 1] == '/';)
     path[--end] = '\0';
@@ -166,10 +188,17 @@ ls_status cli_served_load(const char *word, cli_served *out) {
   out->folder = cli_copy_text(path, strlen(path));
   if (out->name == NULL || out->folder == NULL) return ls_out_of_memory();
   LS_RETURN_IF_ERROR(check_no_run(path));
-  LS_RETURN_IF_ERROR(ls_serving_load(path, NULL, &out->serving));
-  LS_RETURN_IF_ERROR(read_signatures(out));
-  LS_RETURN_IF_ERROR(cli_served_config(out, &out->config));
-  return read_asset(out, "classes.txt", &out->classes);
+  return read_math(out);
+}
+
+ls_status cli_served_load(cli_served *model) {
+  char assets[PATH_MAX + 32];
+  LS_RETURN_IF_ERROR(ls_serving_load(model->folder, NULL, &model->serving));
+  LS_RETURN_IF_ERROR(read_signatures(model));
+  snprintf(assets, sizeof(assets), "%s/assets.extra", model->folder);
+  if (model->is_run)
+    LS_RETURN_IF_ERROR(ls_train_config_read(assets, &model->config));
+  return read_asset(model, "classes.txt", &model->classes);
 }
 
 ls_status cli_served_check_name(const cli_served *model) {
@@ -179,19 +208,6 @@ ls_status cli_served_check_name(const cli_served *model) {
                                    "addresses: give one of letters, digits and "
                                    "._-, as in mnist=%s",
                                    model->name, model->folder);
-}
-
-ls_status cli_served_config(const cli_served *model, ls_train_config **out) {
-  char folder[PATH_MAX + 32];
-  CLI_OWN_MEMORY(char, text) = NULL;
-  cli_member found;
-  *out = NULL;
-  snprintf(folder, sizeof(folder), "%s/assets.extra", model->folder);
-  LS_RETURN_IF_ERROR(read_asset(model, "config.json", &text));
-  // A program's export may have a file of its own by this name.
-  return text != NULL && cli_json_find(text, "model", &found)
-             ? ls_train_config_read(folder, out)
-             : ls_ok();
 }
 
 bool cli_is_export(const char *folder) {

@@ -17,10 +17,26 @@ typedef struct serve_flags {
   cli_service service;
 } serve_flags;
 
-static ls_status load_models(cli_service *service, const serve_flags *flags) {
+// Finds the exports, and the math that all of them have, unless one is given.
+static ls_status locate_models(cli_service *service, serve_flags *flags) {
+  cli_served *models = service->models;
   for (size_t i = 0; i < flags->num_exports; ++i) {
-    cli_served *model = &service->models[service->num_models++];
-    LS_RETURN_IF_ERROR(cli_served_load(flags->exports[i], model));
+    ++service->num_models;
+    LS_RETURN_IF_ERROR(cli_served_locate(flags->exports[i], &models[i]));
+    if (flags->math == NULL && strcmp(models[i].math, models[0].math) != 0)
+      return ls_invalid_argument(
+          "'%s' is of math %s, '%s' of %s, and a server computes by one: start "
+          "one for each, or give --math for all",
+          models[0].folder, models[0].math, models[i].folder, models[i].math);
+  }
+  if (flags->math == NULL) flags->math = models[0].math;
+  return ls_ok();
+}
+
+static ls_status load_models(cli_service *service) {
+  for (size_t i = 0; i < service->num_models; ++i) {
+    cli_served *model = &service->models[i];
+    LS_RETURN_IF_ERROR(cli_served_load(model));
     LS_RETURN_IF_ERROR(cli_served_check_name(model));
     for (size_t k = 0; k < i; ++k)
       if (strcmp(service->models[k].name, model->name) == 0)
@@ -38,14 +54,10 @@ static ls_status load_models(cli_service *service, const serve_flags *flags) {
   return ls_ok();
 }
 
-static ls_status serve_exports(const serve_flags *flags, cli_service *service) {
-  CLI_OWN_ARRAY_OR_RETURN(cli_served, models, flags->num_exports);
-  service->models = models;
+static ls_status serve_exports(cli_service *service) {
   ls_status status = cli_batcher_create(&service->limits, &service->batcher);
-  if (ls_status_is_ok(status)) status = load_models(service, flags);
+  if (ls_status_is_ok(status)) status = load_models(service);
   if (ls_status_is_ok(status)) status = cli_service_run(service);
-  for (size_t i = 0; i < service->num_models; ++i)
-    cli_served_close(&models[i]);
   cli_batcher_destroy(service->batcher);
   return status;
 }
@@ -54,16 +66,23 @@ static ls_status serve_exports(const serve_flags *flags, cli_service *service) {
 // a second one ends the program at once.
 static int run_service(serve_flags *flags) {
   cli_service *service = &flags->service;
-  ls_status status =
-      cli_runtime_open(flags->threads, flags->math, &service->runtime);
+  CLI_OWN_MEMORY(cli_served, models) =
+      cli_allocate(flags->num_exports * sizeof(*models));
+  if (models == NULL) return cli_report("serve", ls_out_of_memory());
+  service->models = models;
+  ls_status status = locate_models(service, flags);
+  if (ls_status_is_ok(status))
+    status = cli_runtime_open(flags->threads, flags->math, &service->runtime);
   if (ls_status_is_ok(status)) {
     cli_signals_defer(0);
     cli_signals_saved();
     signal(SIGPIPE, SIG_IGN);
     status = cli_watch_begin(service->runtime);
   }
-  if (ls_status_is_ok(status)) status = serve_exports(flags, service);
+  if (ls_status_is_ok(status)) status = serve_exports(service);
   cli_watch_end();
+  for (size_t i = 0; i < service->num_models; ++i)
+    cli_served_close(&models[i]);
   return cli_runtime_close("serve", service->runtime,
                            cli_report("serve", status));
 }
@@ -120,7 +139,9 @@ int cli_serve(int argc, char **argv) {
        "must end (default 30)"},
       CLI_THREADS_OPTION(&flags.threads),
       CLI_DEVICE_OPTIONS,
-      CLI_MATH_OPTION(&flags.math),
+      {"math", CLI_TEXT, &flags.math, "NAME",
+       "fast or direct (default: that of the exports' runs, which must be one "
+       "for all); see 'lockstep train'"},
   };
   const cli_syntax syntax = {
       .command = "serve",

@@ -51,20 +51,22 @@ typedef struct cli_served {
   ls_serving *serving;
   cli_signature *signatures;
   size_t num_signatures;
+  bool is_run;               // `lockstep export` made it of a model's run.
+  const char *math;          // The run's; fast if it is unknown.
   char *classes;             // Names of classes, one per line; NULL: none.
   ls_train_config *config;   // The run's configuration; NULL: unknown.
   cli_language language;     // No decoder: it is no language model.
   struct cli_text *writing;  // The text that its decoder computes.
 } cli_served;
 
-// Loads the export that a word of the command line names, "[NAME=]FOLDER", or
-// the newest in a folder of exports.
-ls_status cli_served_load(const char *word, cli_served *out);
+// Finds the export that a word of the command line names, "[NAME=]FOLDER", or
+// the newest in a folder of exports, and the math with which to load it.
+ls_status cli_served_locate(const char *word, cli_served *out);
+// Loads a located export.
+ls_status cli_served_load(cli_served *model);
 // Refuses a name that cannot stand in addresses.
 ls_status cli_served_check_name(const cli_served *model);
 void cli_served_close(cli_served *model);  // Accepts a zeroed model.
-// Reads the configuration of the run that was exported; NULL: it is not there.
-ls_status cli_served_config(const cli_served *model, ls_train_config **out);
 // Returns true for the folder of an export, or of several.
 bool cli_is_export(const char *folder);
 // Calls `body` with the export that a command names instead of a run, under a
