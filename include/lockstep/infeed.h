@@ -255,6 +255,7 @@ typedef struct ls_partitioned_infeed_options {
   // all are such.
   const ls_shape *parts;
   size_t num_parts;
+  ls_opt replica;  // Feeds this one alone. Default: all of the host.
 } ls_partitioned_infeed_options;
 
 // Creates a partitioned queue; the caller owns a reference.

@@ -19,6 +19,9 @@ typedef struct uneven {
   int hosts, cores;  // Of each.
   ls_input_pipeline pipeline;
   const char *iterations;  // Default "3".
+  const char *pod;         // Default: one of so many hosts and cores.
+  ls_opt replica_cores;    // Cores of a replica.
+  ls_nest parts;           // Of a batch over them.
   int64_t counts[MOST_HOSTS];
   int64_t rows;  // Of a host in a step.
 } uneven;
@@ -145,6 +148,8 @@ static void begin_case(uneven *u, estimator_way way, const char *folder,
   const int replicas = u->hosts * u->cores;
   ls_tpu_config tpu = {.iterations_per_loop =
                            u->iterations != NULL ? u->iterations : "3",
+                       .num_cores_per_replica = u->replica_cores,
+                       .input_partition_dims = u->parts,
                        .per_host_input = u->pipeline};
   snprintf(pod, sizeof(pods[0]), "virtual:%dx1,cores=1,hosts=%d", replicas,
            u->hosts);
@@ -157,7 +162,9 @@ static void begin_case(uneven *u, estimator_way way, const char *folder,
                               .goes_on = goes_on,
                               .config.random_seed = LS_SOME(3),
                               .config.tpu = &tpu,
-                              .config.master = way == ON_TPU ? pod : NULL};
+                              .config.master = way != ON_TPU    ? NULL
+                                               : u->pod != NULL ? u->pod
+                                                                : pod};
   estimator_case_begin(&u->setup);
 }
 
@@ -403,6 +410,51 @@ TEST(an_evaluation_ends_after_the_last_step_that_all_hosts_have) {
                   (double)(steps * u.rows * u.hosts));
       estimator_case_end(&u.setup);
     }
+}
+
+// ---- Replicas on several hosts ---------------------------------------------
+// Each of four replicas is on two of four hosts, though a host has as many
+// cores as a replica. They are fed one by one, as hosts of one core are.
+TEST(replicas_that_lie_across_hosts_are_fed_one_by_one) {
+  LS_SPEC("E117");
+  const ls_nest parts =
+      LS_LIST(LS_LIST(ls_nest_i64(4), ls_nest_i64(2)), LS_LIST(ls_nest_i64(1)));
+  uneven single = {
+      .hosts = 4, .cores = 1, .rows = 8, .counts = {40, 57, 39, 80}};
+  single.pipeline = LS_INPUT_PER_HOST_V2;
+  expect_training_to_end(&single, "uneven-single", 4);
+  for (int cut = 0; cut < 2; ++cut) {
+    uneven across = single;
+    across.pod = "virtual:4x4,hosts=4";
+    across.replica_cores = (ls_opt)LS_SOME(8);
+    across.parts = cut ? parts : ls_none();
+    expect_training_to_end(&across, "uneven-across", 4);
+    estimator_cases_expect_equal(&single.setup, &across.setup, 0);
+    estimator_case_end(&across.setup);
+  }
+  estimator_case_end(&single.setup);
+  ls_nest_release(parts);
+}
+
+TEST(replicas_that_lie_across_hosts_need_input_of_their_own) {
+  uneven u = {.hosts = 4,
+              .cores = 1,
+              .rows = 8,
+              .counts = {40, 40, 40, 40},
+              .pod = "virtual:4x4,hosts=4",
+              .pipeline = LS_INPUT_PER_HOST_V1,
+              .replica_cores = LS_SOME(8)};
+  ls_training_end end;
+  begin_case(&u, ON_TPU, "uneven-v1", false, false);
+  expect_status(
+      ls_estimator_train(u.setup.estimator,
+                         &(ls_estimator_training){.input = input_of(&u),
+                                                  .max_steps = LS_SOME(7)},
+                         &end),
+      LS_INVALID_ARGUMENT,
+      "num_cores_per_replica is 8, and replicas of so many cores lie across "
+      "the 4 hosts of 'virtual:4x4,hosts=4': only with PER_HOST_V2");
+  estimator_case_end(&u.setup);
 }
 
 // ---- What fails ------------------------------------------------------------

@@ -90,12 +90,22 @@ static ls_feed_way plan_way_of(const ls_plan *plan) {
              : ways[tpu->per_host_input];
 }
 
+// Returns true if the first cores of replicas are not spread evenly over hosts:
+// replicas have more cores than a host, or lie across hosts.
+static bool are_across_hosts(const ls_plan_system *system) {
+  for (int64_t h = 0; h < system->num_hosts; ++h) {
+    int64_t count = 0;
+    for (int64_t r = 0; r < system->num_replicas; ++r)
+      count += system->replicas[r].host == h;
+    if (count != system->replicas_per_host) return true;
+  }
+  return false;
+}
+
 static void count_feeders(ls_plan *plan) {
   ls_estimator_input *input = &plan->input;
   const ls_plan_system *system = plan->system;
-  const ls_opt cores = ls_plan_tpu(plan)->num_cores_per_replica;
-  input->per_replica =
-      !input->broadcast && cores.set && cores.value > system->cores_per_host;
+  input->per_replica = !input->broadcast && are_across_hosts(system);
   input->num_feeders = input->broadcast     ? 1
                        : input->per_replica ? system->num_replicas
                                             : system->num_hosts;
@@ -142,6 +152,18 @@ static ls_status refuse_batch(const ls_plan *plan, long long size,
       "(from the command: --batch-size N), or set "
       "ls_estimator_options.any_batch",
       ls_estimator_mode_name(plan->mode), size, replicas, sizes);
+}
+
+static ls_status check_feeders(const ls_plan *plan) {
+  const ls_opt cores = ls_plan_tpu(plan)->num_cores_per_replica;
+  return !plan->input.per_replica || plan->input.way == LS_FEED_REPLICAS
+             ? ls_ok()
+             : ls_invalid_argument(
+                   "num_cores_per_replica is %lld, and replicas of so many "
+                   "cores lie across the %lld hosts of '%s': only with "
+                   "PER_HOST_V2 a replica is on several hosts",
+                   (long long)cores.value, (long long)plan->system->num_hosts,
+                   plan->system->master);
 }
 
 static ls_status check_batch(const ls_plan *plan) {
@@ -201,6 +223,7 @@ static int64_t host_call_every(const ls_plan *plan) {
 static ls_status plan_cores(ls_plans *self, ls_plan *plan) {
   LS_RETURN_IF_ERROR(plan_find_system(self, plan, &plan->system));
   count_feeders(plan);
+  LS_RETURN_IF_ERROR(check_feeders(plan));
   LS_RETURN_IF_ERROR(check_batch(plan));
   LS_RETURN_IF_ERROR(check_hosts(plan));
   share_batch(plan);

@@ -62,7 +62,7 @@ typedef enum ls_feed_way {
 typedef struct ls_estimator_input {
   ls_feed_way way;
   bool broadcast;    // One host feeds all replicas: SLICES or ALL.
-  bool per_replica;  // Each replica spans hosts; the first one feeds it.
+  bool per_replica;  // Replicas lie across hosts; the first one feeds each.
   // Number of feeders: one per host, one per replica, or one for all. Then the
   // number of replicas that each feeder feeds.
   int64_t num_feeders, replicas_per_feeder;

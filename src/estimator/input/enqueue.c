@@ -314,14 +314,16 @@ ls_status ls_enqueue_make_queue(const ls_enqueue *self,
   size_t count = 0;
   LS_RETURN_IF_ERROR(ls_recorder_parts(self->options.recorder, &parts, &count));
   const ls_infeed_options options = {.num_elements = LS_SOME((int64_t)count)};
+  const bool is_one = self->plan->input.per_replica;
   if (parts == NULL) return ls_infeed_queue_create(&options, out_queue);
   return ls_partitioned_infeed_create(
-      &(ls_partitioned_infeed_options){.queue = options,
-                                       .assignment =
-                                           self->plan->system->assignment,
-                                       .host = (int32_t)self->host,
-                                       .parts = parts,
-                                       .num_parts = count},
+      &(ls_partitioned_infeed_options){
+          .queue = options,
+          .assignment = self->plan->system->assignment,
+          .host = (int32_t)self->host,
+          .parts = parts,
+          .num_parts = count,
+          .replica = {.set = is_one, .value = self->options.feeder}},
       out_queue);
 }
 

@@ -257,6 +257,7 @@ struct ls_infeed_queue {
   // The assignment of a partitioned queue, else NULL.
   ls_device_assignment *assignment;
   int32_t host;
+  ls_opt replica;
   // In a partitioned queue: parts of each element over a replica's cores.
   ls_shape *parts;
 };

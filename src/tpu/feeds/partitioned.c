@@ -42,6 +42,7 @@ ls_partitioned_infeed_create(const ls_partitioned_infeed_options *options,
       ls_infeed_queue_make(&options->queue, "PartitionedInfeedQueue", &queue));
   queue->assignment = ls_device_assignment_retain(options->assignment);
   queue->host = options->host;
+  queue->replica = options->replica;
   LS_RETURN_IF_ERROR(set_parts(queue, options));
   return ls_hand_over(&queue, out_queue);
 }
@@ -80,8 +81,13 @@ static ls_status begin_enqueues(enqueues *e, size_t count) {
   e->types = ls_new_array(allocator, ls_type, queue->count);
   LS_RETURN_IF_NO_MEMORY(e->replicas != NULL && e->inputs != NULL &&
                          e->pieces != NULL && e->types != NULL);
-  LS_RETURN_IF_ERROR(ls_device_assignment_replicas_on(
-      queue->assignment, queue->host, 0, e->replicas, count, &found));
+  if (queue->replica.set && count > 0) {
+    e->replicas[0] = (int32_t)queue->replica.value;
+    found = 1;
+  } else {
+    LS_RETURN_IF_ERROR(ls_device_assignment_replicas_on(
+        queue->assignment, queue->host, 0, e->replicas, count, &found));
+  }
   if (found != count)
     return ls_invalid_argument(
         "queue '%s' is given inputs of %zu replicas; host %d has %zu",
