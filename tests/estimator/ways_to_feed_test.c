@@ -51,27 +51,36 @@ TEST(replicas_learn_the_same_from_their_own_elements) {
 }
 
 // ---- Prediction ------------------------------------------------------------
-enum { ROWS = 50 };
+enum { ROWS = 50, FEW = 5, MOST_ROWS = ROWS + FEW };
 
 // Classes and first probabilities of all rows; how many.
-static int predict(estimator_case *c, int64_t *classes, double *first) {
+static int predict_with(estimator_case *c, ls_input_function input,
+                        bool batches, int64_t *classes, double *first) {
   ls_predictions *predictions = NULL;
   LS_OWN(ls_nest, row) = ls_none();
   int count = 0;
   expect_ok(ls_estimator_predict(
-      c->estimator, &(ls_estimator_prediction){.input = estimator_input(c)},
+      c->estimator,
+      &(ls_estimator_prediction){.input = input, .batches = batches},
       &predictions));
   ls_status status = ls_ok();
   while (ls_status_is_ok(status = ls_predictions_next(predictions, &row))) {
-    assert_true(count < ROWS);
-    classes[count] =
-        ls_array_i64(ls_nest_as_array(ls_nest_find(row, "classes")), 0);
-    first[count++] =
-        ls_array_f64(ls_nest_as_array(ls_nest_find(row, "probabilities")), 0);
+    const ls_array *numbers =
+        ls_nest_as_array(ls_nest_find(row, "probabilities"));
+    const ls_array *classified = ls_nest_as_array(ls_nest_find(row, "classes"));
+    for (int64_t i = 0; i < ls_array_num_elements(classified); ++i) {
+      assert_true(count < MOST_ROWS);
+      classes[count] = ls_array_i64(classified, i);
+      first[count++] = ls_array_f64(numbers, i * ESTIMATOR_CLASSES);
+    }
   }
   expect_status(status, LS_OUT_OF_RANGE, "");
   expect_ok(ls_predictions_close(predictions));
   return count;
+}
+
+static int predict(estimator_case *c, int64_t *classes, double *first) {
+  return predict_with(c, estimator_input(c), false, classes, first);
 }
 
 static void train_once(void) {
@@ -108,8 +117,8 @@ TEST(every_row_is_predicted_once_in_its_place) {
     }
 }
 
-// Five rows, then a full batch: those of the second replica would stand behind
-// the padding of the first one.
+// Five rows, then full batches: those of the second replica follow the padding
+// of the first one.
 static ls_nest uneven(void *user, ls_input_call *call) {
   const ls_input_function rows = estimator_input(user);
   LS_OWN(ls_nest, full) = rows.call(rows.user, call);
@@ -121,20 +130,25 @@ static ls_nest uneven(void *user, ls_input_call *call) {
       ls_dataset_concatenate(few, ls_dataset_retain(ls_nest_as_dataset(full))));
 }
 
-TEST(rows_behind_padding_are_refused) {
+TEST(rows_after_padding_are_predicted) {
   LS_SPEC("E97");
-  ls_predictions *predictions = NULL;
-  LS_OWN(estimator_case, c) = case_of(&ways[1].tpu, 2);
-  LS_OWN(ls_nest, row) = ls_none();
+  int64_t wanted[MOST_ROWS], classes[MOST_ROWS];
+  double numbers[MOST_ROWS], first[MOST_ROWS];
   train_once();
-  estimator_case_begin(&c);
-  expect_ok(ls_estimator_predict(
-      c.estimator,
-      &(ls_estimator_prediction){.input = {.call = uneven, .user = &c}},
-      &predictions));
-  expect_status(ls_predictions_next(predictions, &row), LS_INVALID_ARGUMENT,
-                "follows padding");
-  ls_status_free(ls_predictions_close(predictions));
+  for (int batches = 0; batches < 2; ++batches)
+    for (int cores = 0; cores < 2; ++cores) {
+      LS_OWN(estimator_case, c) = case_of(cores ? &ways[1].tpu : NULL, 2);
+      c.examples = ROWS;
+      estimator_case_begin(&c);
+      const int count = predict_with(
+          &c, (ls_input_function){.call = uneven, .user = &c}, batches == 1,
+          cores ? classes : wanted, cores ? first : numbers);
+      assert_int_equal(count, MOST_ROWS);
+      for (int i = 0; i < count && cores; ++i) {
+        assert_int_equal(classes[i], wanted[i]);
+        assert_true(first[i] == numbers[i]);
+      }
+    }
 }
 
 // ---- Evaluation ------------------------------------------------------------

@@ -19,8 +19,10 @@ struct ls_predictions {
   bool batches;
   ls_nest fetches;
   ls_nest batch;        // The run's requested predictions, borrowed.
+  ls_nest padding;      // Marks the batch's rows of padding, borrowed.
   ls_nest whole;        // The batch without rows of padding.
-  int64_t next, count;  // Next row, and number of rows, of the batch.
+  int64_t next, count;  // Next row, and number of rows, without padding.
+  int64_t row;          // Row of the batch from which the next one is found.
   // Number of batches returned, and of those that a new session repeats.
   int64_t given, again;
   int64_t sessions;  // Number of sessions made.
@@ -198,21 +200,22 @@ static ls_status first_dimension(const char *key, ls_nest leaf,
 
 // Counts a batch's rows without padding, of which all predictions must have the
 // same number.
-static ls_status predict_count_rows(ls_nest batch, ls_nest padding,
-                                    int64_t *out_count) {
+static ls_status predict_count_rows(ls_predictions *self) {
+  const ls_nest batch = self->batch;
   int64_t count = -1;
-  *out_count = 0;
+  self->count = 0;
   if (batch.kind == LS_KIND_DICT)
     for (size_t i = 0; i < ls_nest_count(batch); ++i)
       LS_RETURN_IF_ERROR(first_dimension(ls_nest_key(batch, i),
                                          ls_nest_item(batch, i), &count));
   else
     LS_RETURN_IF_ERROR(first_dimension("predictions", batch, &count));
-  return ls_predictions_keep(batch, padding, out_count);
+  return ls_predictions_keep(batch, self->padding, &self->count);
 }
 
 // Takes the batch; a batch of only padding counts as no batch.
-static ls_status take_batch(ls_predictions *self, ls_nest padding) {
+static ls_status take_batch(ls_predictions *self) {
+  const ls_nest padding = self->padding;
   ls_nest_release(self->whole);
   self->whole = ls_none();
   self->count = 1;
@@ -246,22 +249,24 @@ static ls_status next_batch(ls_predictions *self) {
     --self->again;
   }
   ++self->given;
-  const ls_nest padding = ls_nest_item(results, 1);
   self->batch = ls_nest_item(results, 0);
-  self->next = 0;
-  return self->batches ? take_batch(self, padding)
-                       : predict_count_rows(self->batch, padding, &self->count);
+  self->padding = ls_nest_item(results, 1);
+  self->next = self->row = 0;
+  return self->batches ? take_batch(self) : predict_count_rows(self);
 }
 
 static ls_status predict_take(ls_predictions *self, ls_nest *row) {
-  const int64_t index = self->next;
+  int64_t index = self->row;
+  while (!self->batches && !ls_prediction_is_kept(self->padding, index))
+    ++index;
   // Advances only after success, so that the caller may ask for the same row
   // again.
-  LS_RETURN_IF_ERROR(ls_nest_give(
-      self->batches ? ls_nest_retain(self->whole)
-                    : ls_nest_map(self->batch, row_of, (void *)&index),
-      row));
+  LS_RETURN_IF_ERROR(
+      ls_nest_give(self->batches ? ls_nest_retain(self->whole)
+                                 : ls_nest_map(self->batch, row_of, &index),
+                   row));
   ++self->next;
+  self->row = index + 1;
   return ls_ok();
 }
 

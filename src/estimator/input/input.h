@@ -50,8 +50,8 @@ LS_MUST_USE ls_status ls_recorder_unflatten(ls_nest structure, ls_nest elements,
                                             ls_feed_element *out_fed);
 
 // ---- Predictions -----------------------------------------------------------
-// Predictions: the signals of a batch, and which of its rows are not padding
-// (the first ones).
+// Predictions: the signals of a batch, and which of its rows are not padding:
+// the first ones of each replica.
 
 // Returns the stop signal of a batch: stopping[0][0] of [batch, 1], a bool
 // scalar in the current graph.
@@ -66,13 +66,15 @@ ls_nest ls_should_stop(ls_nest signal);
 //   LS_INVALID_ARGUMENT  names the key of a prediction with other rows
 LS_MUST_USE ls_status ls_predictions_check(ls_nest predictions, int64_t rows);
 
-// Counts the rows that are not padding: `padding` is an i32 array with 1 for
-// rows of padding. If `padding` is none, counts the rows of the first leaf, if
-// that has rows.
-//   LS_INVALID_ARGUMENT  a prediction lacks rows; a row follows padding
+// Returns true if a row is not padding: `padding` is an i32 array with 1 for
+// rows of padding, or none.
+bool ls_prediction_is_kept(ls_nest padding, int64_t row);
+// Counts the rows that are not padding. If `padding` is none, counts the rows
+// of the first leaf, if that has rows.
+//   LS_INVALID_ARGUMENT  a prediction lacks rows
 LS_MUST_USE ls_status ls_predictions_keep(ls_nest predictions, ls_nest padding,
                                           int64_t *out_rows);
-// Returns views of each leaf without padding; the leaves unchanged if nothing
+// Returns copies of each leaf without padding; the leaves unchanged if nothing
 // is padded or the batch says stop. The caller releases them.
 LS_MUST_USE ls_status ls_predictions_rows(ls_nest predictions, ls_nest padding,
                                           bool stops, ls_nest *out_rows);

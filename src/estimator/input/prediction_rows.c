@@ -2,6 +2,8 @@
 // Predictions: signals of their batches, and rows that are not padding.
 #include "estimator/input/input.h"
 
+#include <string.h>
+
 #include "base/memory/own.h"
 #include "base/values/nest_internal.h"
 #include "data/iterator.h"
@@ -68,34 +70,47 @@ static int64_t rows_of_first(ls_nest predictions) {
   return shape.rank > 0 ? shape.dim[0] : 0;
 }
 
+bool ls_prediction_is_kept(ls_nest padding, int64_t row) {
+  const ls_array *mask = ls_nest_as_array(padding);
+  return mask == NULL || ls_array_i64(mask, row) == 0;
+}
+
 ls_status ls_predictions_keep(ls_nest predictions, ls_nest padding,
                               int64_t *out_rows) {
   const ls_array *mask = ls_nest_as_array(padding);
   *out_rows = rows_of_first(predictions);
   if (mask == NULL) return ls_ok();
   const int64_t count = ls_array_num_elements(mask);
-  int64_t real = 0, last = 0;
-  for (int64_t i = 0; i < count; ++i) {
-    if (ls_array_i64(mask, i) != 0) continue;
-    ++real;
-    last = i + 1;
-  }
-  if (last != real)
-    return ls_invalid_argument("row %lld of a batch of predictions is real and "
-                               "follows padding: real rows must come first",
-                               (long long)(last - 1));
-  *out_rows = real;
+  *out_rows = 0;
+  for (int64_t i = 0; i < count; ++i)
+    *out_rows += ls_prediction_is_kept(padding, i);
   return ls_predictions_check(predictions, count);
 }
 
-static ls_nest slice_leaf(ls_nest leaf, void *user) {
-  ls_nest made = ls_none();
-  ls_array *array = ls_nest_as_array(leaf);
-  if (array == NULL)
+// Copies the rows of a leaf that are not padding.
+static ls_nest keep_rows(ls_nest leaf, void *user) {
+  const ls_nest *padding = user;
+  const ls_array *from = ls_nest_as_array(leaf);
+  ls_array *kept = NULL;
+  int64_t count = 0;
+  if (from == NULL)
     return LS_FAIL(LS_INVALID_ARGUMENT,
                    "predictions that are no arrays have no rows");
-  return ls_made_nest(ls_array_rows(array, 0, *(const int64_t *)user, &made),
-                      &made);
+  ls_shape shape = ls_array_shape(from);
+  const int64_t rows = shape.dim[0];
+  const size_t size = rows > 0 ? ls_array_size(from) / (size_t)rows : 0;
+  for (int64_t i = 0; i < rows; ++i)
+    count += ls_prediction_is_kept(*padding, i);
+  shape.dim[0] = count;
+  const ls_status status = ls_array_create(ls_array_dtype(from), shape, &kept);
+  if (!ls_status_is_ok(status)) return ls_fail(status);
+  char *end = ls_array_mutable_data(kept);
+  for (int64_t i = 0; i < rows; ++i) {
+    if (!ls_prediction_is_kept(*padding, i)) continue;
+    memcpy(end, (const char *)ls_array_data(from) + (size_t)i * size, size);
+    end += size;
+  }
+  return ls_nest_array(kept);
 }
 
 ls_status ls_predictions_rows(ls_nest predictions, ls_nest padding, bool stops,
@@ -109,7 +124,7 @@ ls_status ls_predictions_rows(ls_nest predictions, ls_nest padding, bool stops,
     *out_rows = ls_nest_retain(predictions);
     return ls_ok();
   }
-  return ls_take_nest(ls_nest_map(predictions, slice_leaf, &rows), out_rows);
+  return ls_take_nest(ls_nest_map(predictions, keep_rows, &padding), out_rows);
 }
 
 // ---- Start of data sets ----------------------------------------------------
