@@ -584,9 +584,9 @@ ls_status ls_optimizer_minimize_tape(ls_optimizer *optimizer, ls_tape *tape,
   LS_RETURN_IF_ERROR(check_scalar(loss));
   loss = scale_loss(optimizer, loss);
   LS_RETURN_IF_ERROR(ls_tape_end(tape));
-  const size_t count = ls_tape_variables(tape, NULL, 0);
+  const size_t count = ls_tape_list(tape, false, NULL, 0);
   LS_OWN_ARRAY_OR_RETURN(optimizer->allocator, ls_variable *, variables, count);
-  ls_tape_variables(tape, variables, count);
+  ls_tape_list(tape, false, variables, count);
   ls_op moved = {0};
   LS_RETURN_IF_ERROR(
       minimize_loss(optimizer, tape, loss, variables, count, &moved));

@@ -9,10 +9,12 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/values/numbers.h"
+#include "distribute/variables/variable.h"
 #include "graph/make/make.h"
 #include "graph/trial.h"
 #include "graph/variables/variable.h"
 #include "lockstep/optimizer_state.h"
+#include "lockstep/strategy.h"
 #include "lockstep/weights.h"
 
 // ---- Lifetime --------------------------------------------------------------
@@ -240,12 +242,21 @@ static ls_variable **known_slots(const ls_optimizer *optimizer,
   return slots == NULL || slots[0]->is_dropped ? NULL : slots;
 }
 
+// Enters the strategy of a distributed variable outside of all strategies: a
+// slot has a component for each of the variable's.
+static void enter_strategy_of(const ls_variable *variable, ls_scope *scope) {
+  if (variable->num_components > 0 && !ls_has_strategy())
+    ls_strategy_scope_begin(scope, ls_strategy_of(variable));
+}
+
 static ls_status create_slots(const ls_optimizer *optimizer,
                               ls_variable *variable, ls_variable **slots) {
   char scope[LS_MAX_FULL_NAME + 2];
   snprintf(scope, sizeof(scope), "%s/", ls_variable_name(variable));
   {
     LS_NAME_SCOPE(scope);
+    LS_SCOPE_BLOCK_(strategy);
+    enter_strategy_of(variable, &strategy);
     LS_BESIDE_SCOPE(variable);
     for (size_t i = 0; i < optimizer->num_slots; ++i) {
       const ls_weight_options options = slot_options(optimizer, variable, i);
@@ -263,6 +274,8 @@ static ls_status create_kept(ls_variable *variable, bool is_local,
   snprintf(scope, sizeof(scope), "%s/", ls_variable_name(variable));
   {
     LS_NAME_SCOPE(scope);
+    LS_SCOPE_BLOCK_(strategy);
+    enter_strategy_of(variable, &strategy);
     LS_BESIDE_SCOPE(variable);
     return ls_variable_create(
         &(ls_variable_options){.name = "kept_gradient",

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "base/memory/own.h"
-#include "graph/context.h"
 #include "graph/variables/variable.h"
 #include "lockstep/shape_rules.h"
 
@@ -45,10 +44,8 @@ static ls_status reads_push(walk *w, ls_graph *graph, uint64_t id) {
 static ls_status add_read(walk *w, const ls_node *node) {
   ls_variable *variable = ls_node_named_variable(node);
   bool is_new = false;
-  // In an eager or build graph a replica reads its component, but the optimizer
-  // uses the container, as all replicas do together.
-  if (variable != NULL && variable->container != NULL &&
-      ls_context_current()->hooks != NULL)
+  // A read may name a component, but a step moves all of them together.
+  if (variable != NULL && variable->container != NULL)
     variable = variable->container;
   if (variable == NULL || !variable->trainable ||
       !ls_dtype_is_trainable(variable->type.dtype))

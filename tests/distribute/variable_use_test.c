@@ -6,11 +6,13 @@
 #include "lockstep/function.h"
 #include "lockstep/graph.h"
 #include "lockstep/handles.h"
+#include "lockstep/optimizer_state.h"
+#include "lockstep/optimizers.h"
 #include "support/function.h"
 #include "support/values.h"
 #include "support/variables.h"
 
-// ---- In functions, on tapes, on the host ------------------------------------
+// ---- In functions and on tapes ----------------------------------------------
 static ls_nest count_up(ls_nest args, void *user) {
   ++*(int *)user;
   return ls_leaf(ls_variable_assign_add(
@@ -85,6 +87,95 @@ TEST(a_tape_watches_the_whole_in_a_replica) {
   ls_variable_release(t.v);
 }
 
+// ---- Steps outside of replicas ----------------------------------------------
+typedef struct training {
+  ls_variable *v;
+  ls_optimizer *optimizer;
+} training;
+
+static ls_tensor squared(ls_nest args, void *user) {
+  const training *t = user;
+  (void)args;
+  return ls_square(ls_variable_read(t->v));
+}
+
+static ls_nest train_at_once(ls_nest args, void *user) {
+  const training *t = user;
+  (void)ls_optimizer_minimize(t->optimizer, squared(args, user));
+  return ls_none();
+}
+
+static ls_nest train_in_parts(ls_nest args, void *user) {
+  const training *t = user;
+  return ls_leaf(
+      ls_optimizer_minimize_parts(t->optimizer, 2, squared, args, user));
+}
+
+static void call_once(ls_callback call, training *t) {
+  LS_OWN(ls_function, function) = unnamed_function(call, t);
+  ls_nest_release(call_results(function, ls_none()));
+}
+
+static ls_nest train_on_tape(ls_nest args, void *user) {
+  const training *t = user;
+  LS_OWN(ls_tape, tape) = NULL;
+  expect_ok(ls_tape_begin(&tape));
+  expect_ok(
+      ls_optimizer_minimize_tape(t->optimizer, tape, squared(args, user)));
+  return ls_none();
+}
+
+TEST(a_step_outside_of_replicas_moves_all_copies) {
+  LS_SPEC("V87");
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  training t = {
+      .v = variable_in(strategy, (variable_kind){.name = "w", .initial = 1})};
+  expect_ok(ls_sgd_create(
+      &(ls_sgd_options){.learning_rate = 0.25, .momentum = 0.5}, &t.optimizer));
+  call_once(train_at_once, &t);
+  expect_components(t.v, (double[]){0.5, 0.5}, 2);
+  call_once(train_in_parts, &t);
+  expect_components(t.v, (double[]){0, 0}, 2);
+  ls_nest_release(train_on_tape(ls_none(), &t));
+  expect_components(t.v, (double[]){-0.25, -0.25}, 2);
+  ls_nest_release(run_on(strategy, train_on_tape, ls_none(), &t));
+  expect_components(t.v, (double[]){-0.25, -0.25}, 2);
+  // All of these used one slot, which is the variable's own.
+  ls_variable *slot = NULL, *found[4];
+  expect_ok(ls_optimizer_slot(t.optimizer, t.v, "momentum", &slot));
+  assert_int_equal(ls_optimizer_variables(t.optimizer, found, 4), 1);
+  assert_ptr_equal(found[0], slot);
+  ls_optimizer_release(t.optimizer);
+  ls_variable_release(t.v);
+}
+
+TEST(a_step_in_a_graph_moves_all_copies) {
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_graph, graph) = graph_named("g");
+  training t = {0};
+  ls_op init = {0}, step = {0};
+  {
+    LS_GRAPH_SCOPE(graph);
+    t.v = variable_in(strategy, (variable_kind){.name = "w", .initial = 1});
+    expect_ok(ls_sgd_create(&(ls_sgd_options){.learning_rate = 0.25},
+                            &t.optimizer));
+    step = ls_optimizer_minimize(t.optimizer, squared(ls_none(), &t));
+    init = ls_global_initializer();
+  }
+  expect_ok(ls_graph_error(graph));
+  LS_OWN(ls_session, session) = session_of(graph);
+  ls_nest_release(session_results(session, ls_nest_op(init)));
+  ls_nest_release(session_results(session, ls_nest_op(step)));
+  for (size_t r = 0; r < 2; ++r) {
+    LS_OWN(ls_array, value) =
+        session_array(session, ls_variable_component(t.v, r));
+    assert_true(ls_array_f64(value, 0) == 0.5);
+  }
+  ls_optimizer_release(t.optimizer);
+  ls_variable_release(t.v);
+}
+
+// ---- For the host -----------------------------------------------------------
 TEST(the_host_gets_what_a_read_gives) {
   LS_SPEC("V88");
   LS_OWN(ls_strategy, strategy) = mirrored_of(2);

@@ -82,6 +82,11 @@ typedef struct ls_tape_walk {
   const ls_tape *tape;
 } ls_tape_walk;
 
+// Lists variables as ls_tape_variables does: distributed ones by their
+// components, or as a whole.
+size_t ls_tape_list(const ls_tape *tape, bool by_component,
+                    ls_variable **variables, size_t capacity);
+
 // Initialize and free the eager graphs of a runtime.
 void ls_eager_graphs_init(ls_runtime_state *state);
 void ls_eager_graphs_deinit(ls_runtime_state *state);

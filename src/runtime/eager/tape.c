@@ -206,20 +206,25 @@ static bool was_read_before(const ls_tape *tape, size_t position) {
   return false;
 }
 
-size_t ls_tape_variables(const ls_tape *tape, ls_variable **variables,
-                         size_t capacity) {
+size_t ls_tape_list(const ls_tape *tape, bool by_component,
+                    ls_variable **variables, size_t capacity) {
   const ls_graph *graph = tape->graph;
-  // In a replica the whole variable is watched, elsewhere its components.
-  const bool in_replica = ls_context_current()->hooks != NULL;
   size_t count = 0;
   for (size_t i = 0; i < graph->num_nodes; ++i) {
     if (!is_on_tape(tape, graph->nodes[i])) continue;
     ls_variable *whole = (ls_variable *)(uintptr_t)whole_of(graph->nodes[i]);
     if (!whole->trainable || was_read_before(tape, i)) continue;
-    const size_t parts = in_replica ? 0 : whole->num_components;
+    const size_t parts = by_component ? whole->num_components : 0;
     for (size_t c = 0; c < (parts == 0 ? 1 : parts); ++c, ++count)
       if (count < capacity)
         variables[count] = parts == 0 ? whole : ls_variable_seen(whole, c);
   }
   return count;
+}
+
+size_t ls_tape_variables(const ls_tape *tape, ls_variable **variables,
+                         size_t capacity) {
+  // In a replica the whole variable is watched, elsewhere its components.
+  return ls_tape_list(tape, ls_context_current()->hooks == NULL, variables,
+                      capacity);
 }
