@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Some rows of sparse and ragged leaves, and leaves without rows.
 #include "base/values/nest_internal.h"
+#include "base/values/numbers.h"
 #include "data/composite.h"
 
 static const int64_t *numbers_of(const ls_array *array) {
@@ -25,15 +26,9 @@ static ls_status rows_of_array(ls_array *array, int64_t first, int64_t rows,
 static int64_t find_row(const ls_composite *leaf, int64_t row) {
   const int64_t *indices = numbers_of(leaf->parts[0]);
   const int32_t rank = leaf->spec.type.shape.rank;
-  int64_t low = 0, high = ls_array_shape(leaf->parts[1]).dim[0];
-  while (low < high) {
-    const int64_t middle = low + (high - low) / 2;
-    if (indices[middle * rank] < row)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return low;
+  const size_t count = (size_t)ls_array_shape(leaf->parts[1]).dim[0];
+  return (int64_t)ls_count_up_to(indices, (size_t)rank * sizeof(*indices),
+                                 count, row - 1);
 }
 
 static ls_status shifted_indices(const ls_composite *leaf, int64_t from,

@@ -2,6 +2,7 @@
 // Reads many entries of a file in parallel, cut into pieces.
 #include "base/memory/own.h"
 #include "base/threads/threads.h"
+#include "base/values/numbers.h"
 #include "io/crc32c.h"
 #include "io/safetensors.h"
 
@@ -45,15 +46,7 @@ static size_t pieces_of(const job *j, const ls_safetensors_wish *wish) {
 
 // Returns the request to which a piece belongs.
 static size_t wish_of(const job *j, int64_t piece) {
-  size_t low = 0, high = j->count;
-  while (high - low > 1) {
-    const size_t middle = low + (high - low) / 2;
-    if (j->first[middle] <= piece)
-      low = middle;
-    else
-      high = middle;
-  }
-  return low;
+  return ls_count_up_to(j->first, sizeof(*j->first), j->count, piece) - 1;
 }
 
 static ls_status read_piece(const job *j, int worker, int64_t piece,

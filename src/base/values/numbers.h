@@ -33,6 +33,23 @@ static inline float ls_float_of_bits(uint32_t bits) {
   return value;
 }
 
+// Returns how many numbers of an ascending list, `step` bytes from one to the
+// next, are at most `most`.
+static inline size_t ls_count_up_to(const int64_t *sorted, size_t step,
+                                    size_t count, int64_t most) {
+  size_t low = 0, high = count;
+  while (low < high) {
+    const size_t middle = low + (high - low) / 2;
+    int64_t number;
+    memcpy(&number, (const char *)sorted + middle * step, sizeof(number));
+    if (number <= most)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
 // Converts floats, integers and bools.
 void ls_values_to_f64(ls_dtype dtype, const void *from, size_t count,
                       double *to);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/status_cause.h"
+#include "base/values/numbers.h"
 #include "data/own.h"
 
 void ls_anchors_init(ls_anchors *anchors, ls_stage *input, int64_t every) {
@@ -64,15 +65,10 @@ ls_status ls_anchors_next(ls_anchors *anchors, ls_nest *element) {
 
 // Returns the index of the last anchor at or before `at`, or anchors->count.
 static size_t anchors_find(const ls_anchors *anchors, int64_t at) {
-  size_t low = 0, high = anchors->count;  // Range of the result.
-  while (low < high) {
-    const size_t middle = low + (high - low) / 2;
-    if (anchors->items[middle].at <= at)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return low > 0 ? low - 1 : anchors->count;
+  if (anchors->count == 0) return 0;
+  const size_t before = ls_count_up_to(
+      &anchors->items->at, sizeof(*anchors->items), anchors->count, at);
+  return before > 0 ? before - 1 : anchors->count;
 }
 
 static void remove_at(ls_anchors *anchors, size_t first, size_t count) {

@@ -2,6 +2,7 @@
 #include "formats/files/source.h"
 
 #include "base/status_cause.h"
+#include "base/values/numbers.h"
 
 // ---- Files -----------------------------------------------------------------
 static void destroy_file(ls_object *object) {
@@ -161,15 +162,9 @@ ls_status ls_record_source_element(const ls_record_source *self,
 
 // Returns the file that has element `index`.
 static size_t file_of(const ls_record_source *self, int64_t index) {
-  size_t low = 0, high = self->num_files;
-  while (high - low > 1) {
-    const size_t middle = low + (high - low) / 2;
-    if (self->first[middle] <= index)
-      low = middle;
-    else
-      high = middle;
-  }
-  return low;
+  return ls_count_up_to(self->first, sizeof(*self->first), self->num_files,
+                        index) -
+         1;
 }
 
 // The most bytes of neighbouring elements that are read together.
