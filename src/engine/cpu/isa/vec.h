@@ -102,6 +102,17 @@ LS_INLINE uint32_t vf_nonzero(vf a) {
 #endif
 
 #if !defined(__AVX512F__)
+// Computes v * 2^n, rounded once, for |v| in [0.5, 2) and n in [-250, 250].
+// Only the second of the two factors can leave the normal range.
+LS_INLINE vf vf_ldexp(vf v, vf same, vi n) {
+  (void)same;
+  const vi half = vi_shr(n, 1);
+  const vi bias = vi_set1(127);
+  const vi first = vi_shl(vi_add(half, bias), 23);
+  const vi second = vi_shl(vi_add(vi_sub(n, half), bias), 23);
+  return vf_mul(vf_mul(v, vi_as_float(first)), vi_as_float(second));
+}
+
 LS_INLINE void vf_pack(float *p, uint32_t bits, vf v) {
   float lanes[VF_LANES];
   vf_store(lanes, v);

@@ -178,16 +178,6 @@ LS_INLINE vf vf_copysign(vf magnitude, vf sign) {
   return vi_as_float(vi_or(vi_and(vf_bits(magnitude), vi_set1(INT32_MAX)),
                            vi_and(vf_bits(sign), vi_set1(INT32_MIN))));
 }
-// Computes v * 2^n, rounded once, for |v| in [0.5, 2) and n in [-250, 250].
-// Only the second of the two factors can leave the normal range.
-LS_INLINE vf vf_ldexp(vf v, vf same, vi n) {
-  (void)same;
-  const vi half = vi_shr(n, 1);
-  const vi bias = vi_set1(127);
-  const vi first = vi_shl(vi_add(half, bias), 23);
-  const vi second = vi_shl(vi_add(vi_sub(n, half), bias), 23);
-  return vf_mul(vf_mul(v, vi_as_float(first)), vi_as_float(second));
-}
 
 LS_INLINE float vf_sum(vf a) {
   const __m256 s8 = _mm256_add_ps(a.lo, a.hi);

@@ -103,16 +103,6 @@ LS_INLINE vf vf_first_n(size_t n, vf v, vf rest) {
 LS_PARTS(vf, vf_abs, (vf a), vabsq_f32(a.at[q]))
 LS_PARTS(vf, vf_copysign, (vf magnitude, vf sign),
          vbslq_f32(vdupq_n_u32(0x80000000u), sign.at[q], magnitude.at[q]))
-// Computes v * 2^n, rounded once, for |v| in [0.5, 2) and n in [-250, 250].
-// Only the second of the two factors can leave the normal range.
-LS_INLINE vf vf_ldexp(vf v, vf same, vi n) {
-  (void)same;
-  const vi half = vi_shr(n, 1);
-  const vi bias = vi_set1(127);
-  const vi first = vi_shl(vi_add(half, bias), 23);
-  const vi second = vi_shl(vi_add(vi_sub(n, half), bias), 23);
-  return vf_mul(vf_mul(v, vi_as_float(first)), vi_as_float(second));
-}
 
 LS_INLINE float vf_sum(vf a) {
   const float32x4_t s4 =

@@ -107,16 +107,6 @@ LS_PLAIN vf vi_as_float(vi a) {
 LS_VF(vf_abs, (vf a), fabsf(a.at[i]))
 LS_VF(vf_copysign, (vf magnitude, vf sign),
       copysignf(magnitude.at[i], sign.at[i]))
-// Computes v * 2^n, rounded once, for |v| in [0.5, 2) and n in [-250, 250].
-// Only the second of the two factors can leave the normal range.
-LS_PLAIN vf vf_ldexp(vf v, vf same, vi n) {
-  (void)same;
-  const vi half = vi_shr(n, 1);
-  const vi bias = vi_set1(127);
-  const vi first = vi_shl(vi_add(half, bias), 23);
-  const vi second = vi_shl(vi_add(vi_sub(n, half), bias), 23);
-  return vf_mul(vf_mul(v, vi_as_float(first)), vi_as_float(second));
-}
 
 LS_PLAIN float vf_sum(vf a) {
   for (int w = VF_LANES / 2; w > 0; w /= 2) {

@@ -28,17 +28,8 @@ LS_INLINE void output_row(vf row[OUT], const vf between[IN], vf shift,
 
 LS_INLINE void output_columns(vf between[OUT][IN], const float *planes,
                               size_t channels) {
-  LS_UNROLL
-  for (size_t j = 0; j < IN; ++j) {
-    vf column[IN], turned[OUT];
-    LS_UNROLL
-    for (size_t i = 0; i < IN; ++i)
-      column[i] = vf_load(planes + (i * IN + j) * channels);
-    to_outputs(turned, column);
-    LS_UNROLL
-    for (size_t i = 0; i < OUT; ++i)
-      between[i][j] = turned[i];
-  }
+  MULTIPLY_COLUMNS(between, to_outputs, OUT, IN,
+                   vf_load(planes + (i * IN + j) * channels))
 }
 
 static void transform_output(float *const *pixels, const float *planes,
@@ -84,17 +75,8 @@ static void transform_gradient(float *planes, const float *const *pixels,
   for (size_t c = 0; c < channels; c += VF_LANES) {
     prefetch_tile(pixels, OUT, OUT, 0, channels, c);
     vf between[IN][OUT];
-    LS_UNROLL
-    for (size_t j = 0; j < OUT; ++j) {
-      vf column[OUT], turned[IN];
-      LS_UNROLL
-      for (size_t i = 0; i < OUT; ++i)
-        column[i] = vf_load(pixels[i * OUT + j] + c);
-      from_outputs(turned, column);
-      LS_UNROLL
-      for (size_t i = 0; i < IN; ++i)
-        between[i][j] = turned[i];
-    }
+    MULTIPLY_COLUMNS(between, from_outputs, IN, OUT,
+                     vf_load(pixels[i * OUT + j] + c))
     LS_UNROLL
     for (size_t i = 0; i < IN; ++i) {
       vf row[IN];

@@ -86,6 +86,21 @@ LS_INLINE void to_taps(vf target[TAPS], const vf u[IN]) {
   target[2] = vf_fma(vf_set1(B2), far, vf_fma(vf_set1(A2), near, u[5]));
 }
 
+// Multiplies each of `in` columns, whose `in` values are `value` of i and j, by
+// `multiply`: to column j of `between`, which has `out` rows.
+#define MULTIPLY_COLUMNS(between, multiply, out, in, value)                    \
+  LS_UNROLL                                                                    \
+  for (size_t j = 0; j < in; ++j) {                                            \
+    vf column[in], turned[out];                                                \
+    LS_UNROLL                                                                  \
+    for (size_t i = 0; i < in; ++i)                                            \
+      column[i] = value;                                                       \
+    multiply(turned, column);                                                  \
+    LS_UNROLL                                                                  \
+    for (size_t i = 0; i < out; ++i)                                           \
+      between[i][j] = turned[i];                                               \
+  }
+
 // Prefetches the next tile's pixels, usually those OUT columns further on.
 // After the last tile of a row it prefetches others, which does no harm.
 LS_INLINE void prefetch_tile(const float *const *pixels, size_t rows,
@@ -101,17 +116,7 @@ LS_INLINE void prefetch_tile(const float *const *pixels, size_t rows,
 LS_INLINE void input_planes(vf target[IN][IN], const float *const *pixels,
                             size_t c) {
   vf between[IN][IN];
-  LS_UNROLL
-  for (size_t j = 0; j < IN; ++j) {
-    vf column[IN], turned[IN];
-    LS_UNROLL
-    for (size_t i = 0; i < IN; ++i)
-      column[i] = vf_load(pixels[i * IN + j] + c);
-    to_planes(turned, column);
-    LS_UNROLL
-    for (size_t i = 0; i < IN; ++i)
-      between[i][j] = turned[i];
-  }
+  MULTIPLY_COLUMNS(between, to_planes, IN, IN, vf_load(pixels[i * IN + j] + c))
   LS_UNROLL
   for (size_t i = 0; i < IN; ++i)
     to_planes(target[i], between[i]);
@@ -142,17 +147,8 @@ LS_INLINE void put_input(float *planes, const float *const *pixels,
 LS_INLINE void weight_planes(vf target[IN][IN], const float *taps,
                              size_t step) {
   vf between[IN][TAPS];
-  LS_UNROLL
-  for (size_t j = 0; j < TAPS; ++j) {
-    vf column[TAPS], turned[IN];
-    LS_UNROLL
-    for (size_t i = 0; i < TAPS; ++i)
-      column[i] = vf_load(taps + (i * TAPS + j) * step);
-    from_taps(turned, column);
-    LS_UNROLL
-    for (size_t i = 0; i < IN; ++i)
-      between[i][j] = turned[i];
-  }
+  MULTIPLY_COLUMNS(between, from_taps, IN, TAPS,
+                   vf_load(taps + (i * TAPS + j) * step))
   LS_UNROLL
   for (size_t i = 0; i < IN; ++i)
     from_taps(target[i], between[i]);
