@@ -28,8 +28,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   ls_pixels out = {.width = header.width,
                    .height = header.height,
                    .channels = 1 + (int)(size % 4),
-                   .bits = size % 8 < 4 ? 8 : 16};
-  out.stride = (size_t)(out.width * out.channels * out.bits / 8);
+                   .dtype = size % 8 < 4 ? LS_DTYPE_U8 : LS_DTYPE_U16};
+  out.stride = (size_t)(out.width * out.channels) * ls_dtype_size(out.dtype);
   // Twice, on different ground: what is not written differs.
   unsigned char *pixels[2];
   const size_t bytes = out.stride * (size_t)out.height;

@@ -40,8 +40,9 @@ static void read_png(const uint8_t *data, size_t size) {
   ls_pixels out = {.width = header.width,
                    .height = header.height,
                    .channels = file.indices ? 1 : 1 + (int)(size % 4),
-                   .bits = file.indices || size % 8 < 4 ? 8 : 16};
-  out.stride = (size_t)(out.width * out.channels * out.bits / 8);
+                   .dtype = file.indices || size % 8 < 4 ? LS_DTYPE_U8
+                                                         : LS_DTYPE_U16};
+  out.stride = (size_t)(out.width * out.channels) * ls_dtype_size(out.dtype);
   out.data = malloc(out.stride * (size_t)out.height);
   if (out.data == NULL) abort();
   ls_status_free(ls_png_decode(ls_allocator_system(), &file, &out));

@@ -62,7 +62,7 @@ static void load_row(packing *self, int64_t y) {
   const unsigned char *from = (const unsigned char *)self->image->data +
                               (size_t)y * self->image->stride;
   memcpy(row, from, self->row_bytes);
-  if (self->image->bits == 8) return;
+  if (self->image->dtype == LS_DTYPE_U8) return;
   for (size_t i = 0; i < self->row_bytes; i += 2) {
     uint16_t sample;
     memcpy(&sample, from + i, sizeof(sample));
@@ -117,7 +117,7 @@ static size_t write_png(const packing *self, const char *packed,
   unsigned char *at = out + sizeof(signature);
   put_32(at + 8, (uint32_t)self->image->width);
   put_32(at + 12, (uint32_t)self->image->height);
-  at[16] = (unsigned char)self->image->bits;
+  at[16] = self->image->dtype == LS_DTYPE_U8 ? 8 : 16;
   at[17] = colors[self->image->channels];
   memset(at + 18, 0, 3);
   at = put_frame(at, "IHDR", 13);
@@ -132,7 +132,8 @@ ls_status ls_png_encode(ls_allocator *allocator, const ls_pixels *image,
   *out_bytes = NULL;
   *out_size = 0;
   packing self = {.image = image,
-                  .pixel_bytes = (size_t)(image->channels * image->bits / 8)};
+                  .pixel_bytes =
+                      (size_t)image->channels * ls_dtype_size(image->dtype)};
   self.row_bytes = (size_t)image->width * self.pixel_bytes;
   const size_t row = self.row_bytes + 1;
   const size_t size = row * (size_t)image->height;

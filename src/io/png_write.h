@@ -4,14 +4,15 @@
 #define LS_IO_PNG_WRITE_H_
 
 #include "base/memory/allocator.h"
+#include "lockstep/shape.h"
 
 // Pixels in memory: rows from the top, samples of a pixel side by side.
 typedef struct ls_pixels {
   void *data;
   size_t stride;  // Bytes from row to row.
   int64_t width, height;
-  int channels;  // 1 gray, 2 gray and alpha, 3 RGB, 4 RGB and alpha.
-  int bits;      // 8, or 16 in the machine's order.
+  int64_t channels;  // Images: 1 gray, 2 gray and alpha, 3 RGB, 4 with alpha.
+  ls_dtype dtype;    // u8 or u16; f32 for resizing.
 } ls_pixels;
 
 // Packs an image; the caller releases the bytes with ls_release.

@@ -121,7 +121,7 @@ static void make_image(int set, int i, unsigned char **out, size_t *out_size) {
                            .height = SIDE,
                            .width = SIDE,
                            .channels = 1,
-                           .bits = 8,
+                           .dtype = LS_DTYPE_U8,
                            .stride = SIDE};
   expect_ok(ls_png_encode(ls_allocator_system(), &image, out, out_size));
 }
@@ -576,7 +576,7 @@ TEST(images_of_another_size_are_resized_and_it_is_said) {
                              .height = 8,
                              .width = 8,
                              .channels = 1,
-                             .bits = 8,
+                             .dtype = LS_DTYPE_U8,
                              .stride = 8};
     expect_ok(ls_png_encode(ls_allocator_system(), &image, &bytes, &size));
     snprintf(path, sizeof(path), "large/%c", 'a' + i);

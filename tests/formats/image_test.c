@@ -62,7 +62,7 @@ static ls_pixels decode(const ls_image_file *file, int channels, int bits) {
   ls_pixels out = {.width = header.width,
                    .height = header.height,
                    .channels = channels,
-                   .bits = bits};
+                   .dtype = bits == 8 ? LS_DTYPE_U8 : LS_DTYPE_U16};
   const size_t row = (size_t)(header.width * channels * bits / 8);
   out.stride = row + 6;
   unsigned char *data = test_malloc(out.stride * (size_t)out.height);
@@ -267,7 +267,7 @@ TEST(what_is_no_image_is_named) {
                                 .most_pixels = 100};
     expect_refused(&file, files[i].code, files[i].part);
     unsigned char pixel[4];
-    const ls_pixels out = {pixel, 4, 1, 1, 3, 8};
+    const ls_pixels out = {pixel, 4, 1, 1, 3, LS_DTYPE_U8};
     expect_status(ls_image_decode(ls_allocator_system(), &file, &out),
                   files[i].code, files[i].part);
   }
@@ -278,7 +278,8 @@ static ls_status try_to_decode(const ls_image_file *file) {
   ls_image_header header;
   LS_RETURN_IF_ERROR(ls_image_parse(file, &header));
   const ls_pixels out = {
-      pixels, (size_t)header.width * 3, header.width, header.height, 3, 8};
+      pixels,     (size_t)header.width * 3, header.width, header.height, 3,
+      LS_DTYPE_U8};
   return ls_image_decode(ls_allocator_system(), file, &out);
 }
 
@@ -344,7 +345,8 @@ static ls_status decode_with_little_memory(void *user) {
   ls_image_header header;
   LS_RETURN_IF_ERROR(ls_image_parse(file, &header));
   const ls_pixels out = {
-      pixels, (size_t)header.width, header.width, header.height, 1, 8};
+      pixels, (size_t)header.width, header.width, header.height,
+      1,      LS_DTYPE_U8};
   return ls_image_decode(ls_current_allocator(), file, &out);
 }
 
@@ -367,7 +369,8 @@ TEST(a_png_reads_back_as_it_was_written) {
       uint16_t pixels[7 * 30];
       for (size_t i = 0; i < LS_COUNT_OF(pixels); ++i)
         pixels[i] = (uint16_t)(i * i * 31 + i * 900);
-      const ls_pixels image = {pixels, 60, 6, 7, channels, bits};
+      const ls_pixels image = {
+          pixels, 60, 6, 7, channels, bits == 8 ? LS_DTYPE_U8 : LS_DTYPE_U16};
       unsigned char *bytes = NULL;
       size_t size = 0;
       expect_ok(ls_png_encode(ls_allocator_system(), &image, &bytes, &size));

@@ -6,6 +6,7 @@
 #include "base/memory/own.h"
 #include "base/plain.h"
 #include "base/require.h"
+#include "base/values/numbers.h"
 #include "data/dataset.h"
 #include "formats/images/image.h"
 #include "io/crc32c.h"
@@ -61,15 +62,9 @@ static void image_folder_describe(const ls_dataset *dataset, ls_text *text) {
 
 // ---- One image -------------------------------------------------------------
 static int64_t label_of(const image_folder *self, int64_t index) {
-  size_t low = 0, high = self->num_classes;  // Range of the class.
-  while (high - low > 1) {
-    const size_t middle = low + (high - low) / 2;
-    if (self->classes[middle].first <= index)
-      low = middle;
-    else
-      high = middle;
-  }
-  return (int64_t)low;
+  return (int64_t)ls_count_up_to(&self->classes->first, sizeof(*self->classes),
+                                 self->num_classes, index) -
+         1;
 }
 
 // Reads the file of an element. Path and bytes are in the fetch's room: large
@@ -92,7 +87,7 @@ static ls_status image_folder_read_file(const image_folder *self,
 }
 
 // Crops to the largest part with the proportions of `to`.
-static void cut_to(const ls_raster *to, ls_raster *from) {
+static void cut_to(const ls_pixels *to, ls_pixels *from) {
   int64_t height = from->height, width = from->width;
   if (width * to->height > height * to->width)
     width = (height * to->width + to->height / 2) / to->height;
@@ -109,21 +104,12 @@ static void cut_to(const ls_raster *to, ls_raster *from) {
   from->width = width;
 }
 
-static ls_pixels image_folder_pixels_of(const ls_raster *raster) {
-  return (ls_pixels){.data = raster->data,
-                     .stride = raster->stride,
-                     .width = raster->width,
-                     .height = raster->height,
-                     .channels = (int)raster->channels,
-                     .bits = 8};
-}
-
-// Decodes into a raster of a given size.
+// Decodes into pixels of a given size.
 static ls_status decode_to_size(const image_folder *self, ls_fetch *fetch,
                                 const ls_image_file *file,
                                 const ls_image_header *header,
-                                const ls_raster *to) {
-  ls_raster from = *to;
+                                const ls_pixels *to) {
+  ls_pixels from = *to;
   from.height = header->height;
   from.width = header->width;
   from.stride = (size_t)(from.width * from.channels);
@@ -131,11 +117,10 @@ static ls_status decode_to_size(const image_folder *self, ls_fetch *fetch,
   from.data =
       fits ? to->data : ls_fetch_room(fetch, (size_t)from.height * from.stride);
   if (from.data == NULL) return ls_out_of_memory();
-  const ls_pixels pixels = image_folder_pixels_of(&from);
-  LS_RETURN_IF_ERROR(ls_image_decode(fetch->allocator, file, &pixels));
+  LS_RETURN_IF_ERROR(ls_image_decode(fetch->allocator, file, &from));
   if (fits) return ls_ok();
   if (self->options.cut) cut_to(to, &from);
-  return ls_raster_resize(fetch->allocator, &from, true, to);
+  return ls_pixels_resize(fetch->allocator, &from, true, to);
 }
 
 // Reads the file of an element and its header.
@@ -158,10 +143,10 @@ static ls_status open_image(const image_folder *self, ls_fetch *fetch,
   return ls_status_is_ok(status) ? ls_image_parse(file, header) : status;
 }
 
-static ls_raster raster_of(const image_folder *self, int64_t height,
-                           int64_t width, void *data) {
+static ls_pixels image_pixels_of(const image_folder *self, int64_t height,
+                                 int64_t width, void *data) {
   const int64_t channels = self->options.channels;
-  return (ls_raster){.data = data,
+  return (ls_pixels){.data = data,
                      .stride = (size_t)(width * channels),
                      .height = height,
                      .width = width,
@@ -175,8 +160,8 @@ static ls_status read_image(const image_folder *self, ls_fetch *fetch,
   ls_image_file file;
   ls_image_header header;
   LS_RETURN_IF_ERROR(open_image(self, fetch, index, &file, &header));
-  const ls_raster to =
-      raster_of(self, self->options.height, self->options.width, row);
+  const ls_pixels to =
+      image_pixels_of(self, self->options.height, self->options.width, row);
   return decode_to_size(self, fetch, &file, &header, &to);
 }
 
@@ -203,8 +188,8 @@ static ls_status make_element(const image_folder *self, ls_fetch *fetch,
   LS_RETURN_IF_ERROR(ls_element_reuse(self->base.structure, types, 2, element));
   ls_array *image = ls_nest_as_array(ls_nest_item(*element, 0));
   ls_array *label = ls_nest_as_array(ls_nest_item(*element, 1));
-  const ls_raster to = raster_of(self, header->height, header->width,
-                                 ls_array_mutable_data(image));
+  const ls_pixels to = image_pixels_of(self, header->height, header->width,
+                                       ls_array_mutable_data(image));
   *(int32_t *)ls_array_mutable_data(label) = (int32_t)label_of(self, index);
   return decode_to_size(self, fetch, file, header, &to);
 }

@@ -7,18 +7,6 @@
 #include "formats/images/image.h"
 #include "lockstep/image.h"
 
-static ls_raster raster_of(const ls_array *image) {
-  const ls_shape shape = ls_array_shape(image);
-  const ls_dtype dtype = ls_array_dtype(image);
-  return (ls_raster){.data = (void *)(uintptr_t)ls_array_data(image),
-                     .stride = (size_t)(shape.dim[1] * shape.dim[2]) *
-                               ls_dtype_size(dtype),
-                     .height = shape.dim[0],
-                     .width = shape.dim[1],
-                     .channels = shape.dim[2],
-                     .dtype = dtype};
-}
-
 // Checks that two images differ only in height and width.
 static ls_status frame_check_pair(const char *function, const ls_array *image,
                                   const ls_array *out) {
@@ -43,26 +31,26 @@ static ls_status check_other(const char *function, const ls_array *image,
 }
 
 // ---- Resize ----------------------------------------------------------------
-// Cuts the raster to the part given by the options.
-static ls_status cut_part(const ls_resize_options *part, ls_raster *raster) {
+// Cuts the pixels to the part given by the options.
+static ls_status cut_part(const ls_resize_options *part, ls_pixels *pixels) {
   if (part->top == 0 && part->left == 0 && part->height == 0 &&
       part->width == 0)
     return ls_ok();
   if (part->top < 0 || part->left < 0 || part->height < 1 || part->width < 1 ||
-      part->height > raster->height - part->top ||
-      part->width > raster->width - part->left) {
+      part->height > pixels->height - part->top ||
+      part->width > pixels->width - part->left) {
     return ls_invalid_argument(
         "ls_resize_image: the part is %" PRId64 " x %" PRId64 " (height x "
         "width) at (%" PRId64 ", %" PRId64 "); it has to be inside of an image "
         "of %" PRId64 " x %" PRId64,
-        part->height, part->width, part->top, part->left, raster->height,
-        raster->width);
+        part->height, part->width, part->top, part->left, pixels->height,
+        pixels->width);
   }
-  raster->data =
-      (char *)raster->data + (size_t)part->top * raster->stride +
-      (size_t)(part->left * raster->channels) * ls_dtype_size(raster->dtype);
-  raster->height = part->height;
-  raster->width = part->width;
+  pixels->data =
+      (char *)pixels->data + (size_t)part->top * pixels->stride +
+      (size_t)(part->left * pixels->channels) * ls_dtype_size(pixels->dtype);
+  pixels->height = part->height;
+  pixels->width = part->width;
   return ls_ok();
 }
 
@@ -73,8 +61,8 @@ ls_status ls_resize_image(const ls_array *image,
   LS_RETURN_IF_ERROR(check_other(__func__, image, out));
   const ls_resize_options given =
       options != NULL ? *options : (ls_resize_options){0};
-  ls_raster from = raster_of(image);
-  const ls_raster to = raster_of(out);
+  ls_pixels from = ls_pixels_of(image);
+  const ls_pixels to = ls_pixels_of(out);
   if (from.dtype != LS_DTYPE_U8 && from.dtype != LS_DTYPE_F32) {
     return ls_invalid_argument(
         "%s: image is %s; u8 and f32 are resized", __func__,
@@ -88,7 +76,7 @@ ls_status ls_resize_image(const ls_array *image,
         LS_SHAPE_TEXT(from.dtype, ls_array_shape(image)),
         LS_SHAPE_TEXT(to.dtype, ls_array_shape(out)));
   }
-  return ls_raster_resize(ls_current_allocator(), &from,
+  return ls_pixels_resize(ls_current_allocator(), &from,
                           given.antialias != LS_FLAG_OFF, &to);
 }
 
@@ -127,7 +115,7 @@ ls_status ls_crop_image(const ls_array *image, const ls_crop_options *options,
   if (ls_array_size(out) == 0) return ls_ok();
   const ls_crop_options given =
       options != NULL ? *options : (ls_crop_options){0};
-  const ls_raster from = raster_of(image), to = raster_of(out);
+  const ls_pixels from = ls_pixels_of(image), to = ls_pixels_of(out);
   const overlap down = overlap_of(given.top, from.height, to.height);
   const overlap across = overlap_of(given.left, from.width, to.width);
   const size_t pixel = ls_dtype_size(to.dtype) * (size_t)to.channels;
@@ -168,7 +156,7 @@ ls_status ls_flip_image(const ls_array *image, ls_array *out) {
         LS_SHAPE_TEXT(ls_array_dtype(image), ls_array_shape(image)),
         LS_SHAPE_TEXT(ls_array_dtype(out), ls_array_shape(out)));
   }
-  const ls_raster from = raster_of(image), to = raster_of(out);
+  const ls_pixels from = ls_pixels_of(image), to = ls_pixels_of(out);
   const size_t pixel = (size_t)to.channels * ls_dtype_size(to.dtype);
   for (int64_t y = 0; y < to.height; ++y) {
     const unsigned char *row =

@@ -123,17 +123,16 @@ static ls_status decode_shape_of(const ls_image_file *file,
   return ls_ok();
 }
 
-// Returns the pixels of an array, which only a caller that may write them
-// writes.
-static ls_pixels pixels_of(const ls_array *image) {
+ls_pixels ls_pixels_of(const ls_array *image) {
   const ls_shape shape = ls_array_shape(image);
-  const size_t sample = ls_dtype_size(ls_array_dtype(image));
+  const ls_dtype dtype = ls_array_dtype(image);
   return (ls_pixels){.data = (void *)(uintptr_t)ls_array_data(image),
-                     .stride = (size_t)(shape.dim[1] * shape.dim[2]) * sample,
+                     .stride = (size_t)(shape.dim[1] * shape.dim[2]) *
+                               ls_dtype_size(dtype),
                      .height = shape.dim[0],
                      .width = shape.dim[1],
-                     .channels = (int)shape.dim[2],
-                     .bits = (int)(8 * sample)};
+                     .channels = shape.dim[2],
+                     .dtype = dtype};
 }
 
 ls_status ls_image_shape(const void *bytes, size_t size,
@@ -157,7 +156,7 @@ ls_status ls_decode_image(const void *bytes, size_t size,
   LS_RETURN_IF_ERROR(decode_shape_of(&file, options, &shape));
   LS_OWN(ls_array, image) = NULL;
   LS_RETURN_IF_ERROR(ls_array_create(decode_dtype_of(options), shape, &image));
-  const ls_pixels pixels = pixels_of(image);
+  const ls_pixels pixels = ls_pixels_of(image);
   LS_RETURN_IF_ERROR(ls_image_decode(ls_current_allocator(), &file, &pixels));
   return ls_hand_over(&image, out_image);
 }
@@ -199,7 +198,7 @@ ls_status ls_decode_image_into(const void *bytes, size_t size,
         LS_SHAPE_TEXT(wanted.dtype, shape),
         LS_SHAPE_TEXT(ls_array_dtype(image), ls_array_shape(image)));
   }
-  const ls_pixels pixels = pixels_of(image);
+  const ls_pixels pixels = ls_pixels_of(image);
   return ls_image_decode(ls_current_allocator(), &file, &pixels);
 }
 
@@ -215,7 +214,7 @@ static ls_status write_png(const char *path, const ls_array *image) {
                                LS_SHAPE_TEXT(dtype, shape));
   ls_allocator *allocator = ls_current_allocator();
   const ls_file_system *files = ls_runtime_files(ls_runtime_current());
-  const ls_pixels pixels = pixels_of(image);
+  const ls_pixels pixels = ls_pixels_of(image);
   LS_OWN_MEMORY(allocator, unsigned char, bytes) = NULL;
   size_t size = 0;
   LS_RETURN_IF_ERROR(ls_png_encode(allocator, &pixels, &bytes, &size));

@@ -40,8 +40,12 @@ typedef struct ls_image_header {
 LS_MUST_USE ls_status ls_image_parse(const ls_image_file *file,
                                      ls_image_header *out_header);
 
+// Returns the pixels of an array, which only a caller that may write them
+// writes.
+ls_pixels ls_pixels_of(const ls_array *image);
+
 // Writes the image into `out`, which has the image's width and height, and any
-// number of channels and bits; padding between rows stays unchanged.
+// number of channels, of u8 or u16; padding between rows stays unchanged.
 //   LS_UNIMPLEMENTED  this build has no library for the format.
 LS_MUST_USE ls_status ls_image_decode(ls_allocator *allocator,
                                       const ls_image_file *file,
@@ -136,18 +140,10 @@ void ls_taps_row_u8_portable(const ls_tap *taps, int64_t count,
 void ls_taps_column_u8_portable(const ls_tap *tap, const unsigned char *from,
                                 size_t stride, size_t count, unsigned char *to);
 
-// Rows of u8 or f32 samples.
-typedef struct ls_raster {
-  void *data;
-  size_t stride;  // Bytes between starts of rows.
-  int64_t height, width, channels;
-  ls_dtype dtype;
-} ls_raster;
-
-// Resizes from one raster into another of the same channels and dtype, neither
+// Resizes u8 or f32 pixels into others of the same channels and dtype, neither
 // empty; they must not overlap.
-LS_MUST_USE ls_status ls_raster_resize(ls_allocator *allocator,
-                                       const ls_raster *from, bool antialias,
-                                       const ls_raster *to);
+LS_MUST_USE ls_status ls_pixels_resize(ls_allocator *allocator,
+                                       const ls_pixels *from, bool antialias,
+                                       const ls_pixels *to);
 
 #endif  // LS_FORMATS_IMAGES_IMAGE_H_

@@ -291,7 +291,7 @@ static ls_status decode_jpeg(ls_allocator *allocator, const ls_image_file *file,
     if (ls_status_is_ok(status) && out->channels == 2) add_alpha(out);
   }
   tjDestroy(decoder);
-  if (ls_status_is_ok(status) && out->bits == 16) widen_samples(out);
+  if (ls_status_is_ok(status) && out->dtype == LS_DTYPE_U16) widen_samples(out);
   return status;
 }
 

@@ -191,8 +191,9 @@ static void set_transforms(const reading *self) {
   if ((kind->color & HAS_PALETTE) != 0) png_set_palette_to_rgb(png);
   if (kind->color == 0 && kind->bits < 8) png_set_expand_gray_1_2_4_to_8(png);
   if (kind->clear_color && wants_alpha(self)) png_set_tRNS_to_alpha(png);
-  if (self->out->bits == 8 && kind->bits == 16) png_set_strip_16(png);
-  if (self->out->bits == 16) {
+  if (self->out->dtype == LS_DTYPE_U8 && kind->bits == 16)
+    png_set_strip_16(png);
+  if (self->out->dtype == LS_DTYPE_U16) {
     if (kind->bits < 16) png_set_expand_16(png);
     if (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__) png_set_swap(png);
   }
@@ -200,7 +201,7 @@ static void set_transforms(const reading *self) {
     png_set_gray_to_rgb(png);
   if (alpha && !wants_alpha(self)) png_set_strip_alpha(png);
   if (!alpha && wants_alpha(self)) {
-    png_set_add_alpha(png, self->out->bits == 16 ? 0xffff : 0xff,
+    png_set_add_alpha(png, self->out->dtype == LS_DTYPE_U16 ? 0xffff : 0xff,
                       PNG_FILLER_AFTER);
   }
 }
@@ -209,7 +210,7 @@ static void to_gray(const reading *self, const unsigned char *color,
                     void *row) {
   const size_t wide = wants_alpha(self) ? 4 : 3, narrow = wide - 2;
   const size_t width = (size_t)self->out->width;
-  if (self->out->bits == 16) {
+  if (self->out->dtype == LS_DTYPE_U16) {
     const uint16_t *from = (const void *)color;
     uint16_t *target = row;
     for (size_t x = 0; x < width; ++x, from += wide, target += narrow) {
@@ -264,8 +265,9 @@ static void read_image(reading *self) {
   png_set_read_fn(self->png, self, read_png_bytes);
   png_read_info(self->png, self->info);
   set_transforms(self);
-  const int samples = wants_gray(self) ? out->channels + 2 : out->channels;
-  read_png_rows(self, (size_t)out->width * (size_t)(samples * out->bits / 8));
+  const int64_t samples = wants_gray(self) ? out->channels + 2 : out->channels;
+  read_png_rows(self,
+                (size_t)(out->width * samples) * ls_dtype_size(out->dtype));
   png_read_end(self->png, NULL);
 }
 

@@ -94,8 +94,8 @@ static void any_row_f32(const axis *self, const float *from, int64_t channels,
   }
 }
 
-static void resize_rows(const axis *self, const ls_raster *from,
-                        const ls_raster *to) {
+static void resize_rows(const axis *self, const ls_pixels *from,
+                        const ls_pixels *to) {
   for (int64_t y = 0; y < from->height; ++y) {
     const char *row = (const char *)from->data + (size_t)y * from->stride;
     char *out = (char *)to->data + (size_t)y * to->stride;
@@ -113,7 +113,7 @@ static void resize_rows(const axis *self, const ls_raster *from,
 // Works on a part of a row at a time, whose sums stay in the cache.
 enum { SPAN = 256 };
 
-static void column_f32(const ls_tap *place, const ls_raster *from, size_t at,
+static void column_f32(const ls_tap *place, const ls_pixels *from, size_t at,
                        size_t count, float *to) {
   float sums[SPAN];
   const float *weights = place->weights;
@@ -130,8 +130,8 @@ static void column_f32(const ls_tap *place, const ls_raster *from, size_t at,
   memcpy(to + at, sums, count * sizeof(*sums));
 }
 
-static void resize_columns(const axis *self, const ls_raster *from,
-                           const ls_raster *to) {
+static void resize_columns(const axis *self, const ls_pixels *from,
+                           const ls_pixels *to) {
   const size_t samples = (size_t)(to->width * to->channels);
   for (int64_t y = 0; y < to->height; ++y) {
     char *out = (char *)to->data + (size_t)y * to->stride;
@@ -149,7 +149,7 @@ static void resize_columns(const axis *self, const ls_raster *from,
 }
 
 // ---- Rows and columns ------------------------------------------------------
-static void copy_rows(const ls_raster *from, const ls_raster *to) {
+static void copy_rows(const ls_pixels *from, const ls_pixels *to) {
   const size_t bytes =
       (size_t)(to->width * to->channels) * ls_dtype_size(to->dtype);
   for (int64_t y = 0; y < to->height; ++y) {
@@ -159,9 +159,9 @@ static void copy_rows(const ls_raster *from, const ls_raster *to) {
 }
 
 static ls_status resize_both(ls_allocator *allocator, const axis *across,
-                             const axis *down, const ls_raster *from,
-                             const ls_raster *to) {
-  ls_raster between = *to;
+                             const axis *down, const ls_pixels *from,
+                             const ls_pixels *to) {
+  ls_pixels between = *to;
   between.height = from->height;
   between.stride =
       (size_t)(to->width * to->channels) * ls_dtype_size(to->dtype);
@@ -176,8 +176,8 @@ static ls_status resize_both(ls_allocator *allocator, const axis *across,
   return ls_ok();
 }
 
-ls_status ls_raster_resize(ls_allocator *allocator, const ls_raster *from,
-                           bool antialias, const ls_raster *to) {
+ls_status ls_pixels_resize(ls_allocator *allocator, const ls_pixels *from,
+                           bool antialias, const ls_pixels *to) {
   const bool wide = from->width != to->width, high = from->height != to->height;
   axis across = {0}, down = {0};
   ls_status status = ls_ok();

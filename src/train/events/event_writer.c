@@ -369,7 +369,8 @@ static ls_status encode(const images *set, unsigned char *room,
         .width = set->width,
         .height = set->height,
         .channels = set->channels,
-        .bits = ls_array_dtype(set->array) == LS_DTYPE_U16 ? 16 : 8};
+        .dtype = ls_array_dtype(set->array) == LS_DTYPE_U16 ? LS_DTYPE_U16
+                                                            : LS_DTYPE_U8};
     unsigned char *bytes = NULL;
     LS_RETURN_IF_ERROR(ls_png_encode(files->allocator, &pixels, &bytes,
                                      &files->items[i].size));
