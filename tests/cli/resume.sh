@@ -130,6 +130,26 @@ ends 1 "'stopped/model.ckpt-2.json' belongs to another run: its hash of the data
   >out.txt 2>err.txt || fail "--allow-inexact is refused"
 grep -q 'so results will differ: .* its hash of the data is' err.txt ||
   fail "--allow-inexact says nothing"
+# So is a test set, with whose values those of the run are compared.
+rm -rf tested moved
+csv 1
+cp made.csv held.csv
+trains --model tiny --data made.csv --test held.csv --steps 2 --run-dir tested
+mkdir moved
+cp held.csv moved
+trains --resume tested --test moved/held.csv --steps 3
+csv 2
+mv made.csv moved/held.csv
+csv 1
+ends 1 "'tested' belongs to another run: its hash of the test data is '" \
+  train --resume tested --steps 4 --quiet
+ends 1 "its hash of the test data is '" train --resume tested@3 --run-dir branch \
+  --overwrite --steps 4 --quiet
+"$lockstep" train --resume tested --steps 4 --allow-inexact --quiet \
+  >out.txt 2>err.txt || fail "--allow-inexact is refused for a test set"
+grep -q 'so results will differ: .* its hash of the test data is' err.txt ||
+  fail "--allow-inexact does not mention the test set"
+csv 2
 # Others than the run had are taken only so, and kept.
 "$lockstep" train --resume stopped --steps 6 --replicas 2 --batch-size 16 \
   --allow-inexact --keep 1 --quiet >out.txt 2>err.txt ||

@@ -19,10 +19,12 @@ static const char former_name[] = "checkpoint.safetensors";
 static const char model_name[] = "model.safetensors";
 
 // ---- Identity of resumable runs --------------------------------------------
-static ls_status set_hash(ls_record *record, const char *name, uint64_t hash) {
-  char text[17];
-  snprintf(text, sizeof(text), "%016llx", (unsigned long long)hash);
-  return ls_record_set_text(record, name, text);
+static ls_status hash_data(const ls_saves *saves, const ls_dataset *data,
+                           char text[17]) {
+  uint64_t hash = 0;
+  LS_RETURN_IF_ERROR(ls_train_identify_data(saves->runtime, data, &hash));
+  snprintf(text, 17, "%016llx", (unsigned long long)hash);
+  return ls_ok();
 }
 
 static ls_status saves_set_type(ls_record *record, const ls_dataset *dataset) {
@@ -32,17 +34,19 @@ static ls_status saves_set_type(ls_record *record, const ls_dataset *dataset) {
   return ls_record_set_text(record, "type of examples", ls_text_data(&text));
 }
 
-static ls_status identify_data(const ls_saves *saves) {
-  const ls_dataset *data = saves->plan->options.train;
-  uint64_t contents = 0;
+static ls_status identify_data(ls_saves *saves) {
+  const ls_train_options *o = &saves->plan->options;
+  char contents[17];
   LS_RETURN_IF_ERROR(ls_record_set_i64(saves->identity, "number of examples",
                                        saves->plan->examples));
-  LS_RETURN_IF_ERROR(saves_set_type(saves->identity, data));
-  LS_RETURN_IF_ERROR(ls_train_identify_data(saves->runtime, data, &contents));
-  return set_hash(saves->identity, "hash of the data", contents);
+  LS_RETURN_IF_ERROR(saves_set_type(saves->identity, o->train));
+  LS_RETURN_IF_ERROR(hash_data(saves, o->train, contents));
+  if (o->test != NULL)
+    LS_RETURN_IF_ERROR(hash_data(saves, o->test, saves->test_hash));
+  return ls_record_set_text(saves->identity, "hash of the data", contents);
 }
 
-static ls_status identify(const ls_saves *saves) {
+static ls_status identify(ls_saves *saves) {
   const ls_train_config *config = &saves->plan->config;
   const struct {
     const char *name;
@@ -62,6 +66,22 @@ static ls_status identify(const ls_saves *saves) {
     LS_RETURN_IF_ERROR(
         ls_record_set_i64(record, counts[i].name, counts[i].value));
   return identify_data(saves);
+}
+
+// Returns the folder of the run that is resumed or gone on from.
+static const char *former_folder(const ls_saves *saves) {
+  const char *from = saves->plan->options.from;
+  return from != NULL ? from : saves->folder;
+}
+
+// Returns the difference from a former run, or logs it if it is allowed.
+static ls_status refuse_difference(const ls_saves *saves, ls_status status) {
+  if (ls_status_is_ok(status) || !saves->plan->options.inexact) return status;
+  ls_runtime_log(saves->runtime, LS_LOG_WARNING, "train",
+                 "going on all the same, so results will differ: %s",
+                 ls_status_message(status));
+  ls_status_free(status);
+  return ls_ok();
 }
 
 // ---- States ----------------------------------------------------------------
@@ -89,6 +109,7 @@ static ls_status save_run(void *self, ls_record *record) {
     LS_RETURN_IF_ERROR(ls_early_stop_save(&saves->early, rule, record));
   LS_RETURN_IF_ERROR(
       ls_record_set_i64(record, "nanos", (int64_t)(saves->seconds * 1e9)));
+  LS_RETURN_IF_ERROR(ls_record_set_text(record, "test set", saves->test_hash));
   LS_RETURN_IF_ERROR(ls_record_set_text(record, "program", program->all));
   LS_RETURN_IF_ERROR(ls_record_set_text(record, "program ops", program->ops));
   LS_RETURN_IF_ERROR(
@@ -108,10 +129,28 @@ static ls_status restore_lowered(const ls_record *record, const char *name,
   return ls_status_unless(status, LS_NOT_FOUND);
 }
 
+// Checks that a run with a test set is not resumed with another one: its values
+// are compared with those of the former. Checkpoints of earlier versions lack
+// the hash.
+static ls_status check_test_set(const ls_saves *saves,
+                                const ls_record *record) {
+  const char *was = "";
+  LS_RETURN_IF_ERROR(ls_status_unless(
+      ls_record_get_text(record, "test set", &was), LS_NOT_FOUND));
+  if (was[0] == '\0' || saves->test_hash[0] == '\0' ||
+      strcmp(was, saves->test_hash) == 0)
+    return ls_ok();
+  return refuse_difference(
+      saves, ls_invalid_argument("'%s' belongs to another run: its hash of the "
+                                 "test data is '%s', here it is '%s'",
+                                 former_folder(saves), was, saves->test_hash));
+}
+
 static ls_status restore_run(void *self, const ls_record *record) {
   ls_saves *saves = self;
   const char *all = NULL, *ops = NULL;
   int64_t nanos = 0;
+  LS_RETURN_IF_ERROR(check_test_set(saves, record));
   LS_RETURN_IF_ERROR(ls_record_get_i64(record, "nanos", &nanos));
   LS_RETURN_IF_ERROR(ls_record_get_text(record, "program", &all));
   LS_RETURN_IF_ERROR(ls_record_get_text(record, "program ops", &ops));
@@ -425,10 +464,7 @@ static ls_status compare_programs(const ls_saves *saves) {
   if (ran[0] != '\0' && strcmp(runs, ran) == 0) return ls_ok();
   return ls_invalid_argument("the run in '%s' has another program: that of its "
                              "step is %s, here it is %s",
-                             saves->plan->options.from != NULL
-                                 ? saves->plan->options.from
-                                 : saves->folder,
-                             was, current);
+                             former_folder(saves), was, current);
 }
 
 ls_status ls_saves_check_program(ls_saves *saves, int64_t examples) {
@@ -440,13 +476,7 @@ ls_status ls_saves_check_program(ls_saves *saves, int64_t examples) {
       examples != full)
     return ls_ok();
   LS_RETURN_IF_ERROR(ls_train_identify_program(saves->step, &saves->program));
-  const ls_status status = compare_programs(saves);
-  if (ls_status_is_ok(status) || !plan->options.inexact) return status;
-  ls_runtime_log(saves->runtime, LS_LOG_WARNING, "train",
-                 "going on all the same, so results will differ: %s",
-                 ls_status_message(status));
-  ls_status_free(status);
-  return ls_ok();
+  return refuse_difference(saves, compare_programs(saves));
 }
 
 // Returns true if the run may be saved: its program is known, or need not be
