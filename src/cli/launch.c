@@ -478,6 +478,9 @@ int cli_launch(int argc, char **argv) {
                       "PROGRAM");
   flags.program = argv + own + 1;
   if (flags.as_rank) return cli_run_as_rank(flags.program, flags.restart);
+  if (flags.restart > 0)
+    return cli_misuse("launch", "--restart is for --as-rank; did you mean "
+                                "'--restarts'?");
   if (flags.ranks == 0) flags.ranks = count_slots(flags.hosts);
   if (flags.ranks <= 0 ||
       (flags.mpi != NULL && strcmp(flags.mpi, "openmpi") != 0 &&

@@ -13,6 +13,8 @@ ends 2 "the program is missing" launch --ranks 2
 ends 2 "--ranks is missing" launch -- true
 ends 2 "--restarts needs a training's --run-dir" launch --ranks 2 --restarts 1 \
   -- "$lockstep" train --model tiny
+ends 2 "--restart is for --as-rank; did you mean '--restarts'?" launch \
+  --ranks 2 --restart 1 -- "$lockstep" train --model tiny --run-dir run
 ends 2 "neither openmpi nor mpich" launch --ranks 2 --mpi best -- true
 (PATH=/nowhere; "$lockstep" launch --ranks 2 -- true) >out.txt 2>err.txt
 grep -q "on Debian: apt-get install openmpi-bin" err.txt ||
