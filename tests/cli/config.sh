@@ -102,6 +102,13 @@ refuses "\"seed\" is 1.5, expected a whole number from 0 on" '{"seed":1.5}'
 refuses "\"seed\" is -1, expected a whole number from 0 on" '{"seed":-1}'
 refuses "\"replicas\" is 1e3, expected a whole number from 1 on" '{"replicas":1e3}'
 refuses "\"split\" is nan, expected a number above 0" '{"split":nan}'
+for value in true null abc '[1]' '{"a":1}' 1e-400 '"0"' -1; do
+  for name in learning_rate clip_norm min_delta; do
+    refuses "\"$name\" is $value, expected a number" "{\"$name\":$value}"
+  done
+done
+refuses "\"normalize\" is \"false\", expected true or false" '{"normalize":"false"}'
+refuses "\"bytes\" is 5, expected a text" '{"bytes":5}'
 refuses "\"model\" is 3, expected a text" '{"model":3}'
 refuses "\"model\" is null, expected a text" '{"model":null}'
 refuses "\"quiet\" is 1, expected true or false" '{"quiet":1}'

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // lockstep train --config: flags from a JSON object, such as a run's
 // config.json, or the estimator.json of an estimator's.
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,6 +59,13 @@ static bool refuse_value(const config_file *file, const cli_member *member,
                     member->value, wanted);
 }
 
+// Returns true for a number that is 0, not one that is too small.
+static bool is_zero(const char *text) {
+  char *end = NULL;
+  errno = 0;
+  return strtod(text, &end) == 0 && end != text && *end == '\0' && errno == 0;
+}
+
 // Returns true if the value says that the flag is not given, as config.json
 // says by "" and 0; or that the model has a schedule of its own.
 static bool is_default(const cli_syntax *syntax, const cli_option *option,
@@ -68,7 +76,7 @@ static bool is_default(const cli_syntax *syntax, const cli_option *option,
   if (option->kind == CLI_COUNT || strcmp(option->name, "steps") == 0)
     return strcmp(text, "0") == 0;
   if (option->kind == CLI_COUNT_OR_ZERO) return false;
-  if (option->kind == CLI_REAL) return strtod(text, NULL) == 0;
+  if (option->kind == CLI_REAL) return is_zero(text);
   return text[0] == '\0' ||
          (strcmp(option->name, "schedule") == 0 && strcmp(text, "own") == 0);
 }
@@ -102,11 +110,14 @@ static bool set_flag(config_file *file, const cli_option *option,
          refuse_value(file, member, wanted);
 }
 
-// Takes the normalization of a run, which is found again in its data.
+// Takes the normalization of a run, "MEAN,DEVIATION;...", which is found again
+// in its data.
 static bool take_normalization(config_file *file, const cli_member *member) {
   if (*member->value == '"') {
     file->flags->normalize = member->value_size > 2;
-    return true;
+    return !file->flags->normalize ||
+           memchr(member->value, ',', member->value_size) != NULL ||
+           refuse_value(file, member, "true or false");
   }
   return set_flag(file, cli_option_find(file->syntax, "normalize", 9), member);
 }
@@ -155,7 +166,7 @@ static bool take_bytes(config_file *file, const cli_member *member) {
   if (file->line->asked.data == NULL && member->value_size == 5 &&
       memcmp(member->value, "\"yes\"", 5) == 0)
     file->flags->asked.bytes = "yes";
-  return true;
+  return *member->value == '"' || refuse_value(file, member, "a text");
 }
 
 // Checks that a file of an estimator's run is for that estimator.
