@@ -215,8 +215,13 @@ static ls_status print_all(predictor *p, int64_t batch_size) {
 static ls_status print_scores(void *user, cli_language *language) {
   const predict_flags *flags = user;
   CLI_OWN(cli_files, files) = {0};
-  if (flags->features != NULL)
-    return ls_invalid_argument("--features is not for texts, such as '%s'",
+  const char *flag = flags->features != NULL ? "features"
+                     : flags->top > 0        ? "top"
+                     : flags->logits         ? "logits"
+                     : flags->out != NULL    ? "out"
+                                             : NULL;
+  if (flag != NULL)
+    return ls_invalid_argument("--%s is not for texts, such as '%s'", flag,
                                flags->data);
   LS_RETURN_IF_ERROR(cli_files_open(flags->data, &files));
   return cli_language_score(language, &files, flags->limit);

@@ -158,6 +158,11 @@ printf 'jumps over;jumps over;jumps over;\nmoves\n\n' >lines.txt
 ends 1 "--features is not for texts, such as 'lines.txt'" \
   predict run --model "$library:words" --data lines.txt --features a
 # Examples of the test set have a class for each position.
+for flag in "--top 2" --logits "--out masks"; do
+  # shellcheck disable=SC2086
+  ends 1 "${flag%% *} is not for texts, such as 'lines.txt'" \
+    predict run --model "$library:words" --data lines.txt $flag
+done
 works predict run --model "$library:words" --limit 1
 grep -q '^{"class":\[[0-9,]*\],"probability":\[[0-9.,e-]*\],"row":[0-9]*}$' out.txt ||
   fail "no classes"
