@@ -62,7 +62,7 @@ typedef struct ls_saves {
   ls_program_identity wanted;
   int64_t wanted_steps;
   ls_early_stop early;
-  char test_hash[17];  // Of the test set; "": there is none.
+  char test_hash[17];  // Hash of the test set; "": there is none.
 } ls_saves;
 
 // Sets what is saved, and the folder, which is lent; NULL: no folder. Touches
