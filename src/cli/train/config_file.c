@@ -140,8 +140,11 @@ static bool is_replaced(const config_file *file, const char *name) {
   const ls_train_config *line = &file->line->asked;
   const bool ends =
       line->epochs != 0 || line->steps != 0 || file->line->steps > 0;
+  const bool finds = file->line->find_lr != NULL;
+  if (finds && cli_find_rate_replaces(name)) return true;
   if (strcmp(name, "model") == 0) return file->syntax->operand_form != NULL;
-  if (strcmp(name, "epochs") == 0 || strcmp(name, "steps") == 0) return ends;
+  if (strcmp(name, "epochs") == 0 || strcmp(name, "steps") == 0)
+    return ends || finds;
   return strcmp(name, "learning-rate") == 0 && line->optimizer != NULL &&
          !names_own_rule(file);
 }

@@ -38,6 +38,10 @@ static double rate_of(const rate_test *test, int64_t step) {
   return test->low * pow(test->high / test->low, part);
 }
 
+static bool has_grown(const rate_test *test) {
+  return test->means[test->count - 1] > most_growth * fabs(test->best);
+}
+
 static ls_status take_loss(void *user, ls_run_context *context,
                            ls_nest results) {
   rate_test *test = user;
@@ -52,8 +56,7 @@ static ls_status take_loss(void *user, ls_run_context *context,
       test->average / (1 - pow(smoothing, (double)(test->count + 1)));
   if (test->count == 0 || mean < test->best) test->best = mean;
   test->means[test->count++] = mean;
-  if (mean > most_growth * fabs(test->best))
-    ls_run_context_request_stop(context);
+  if (has_grown(test)) ls_run_context_request_stop(context);
   return ls_ok();
 }
 
@@ -79,28 +82,44 @@ static bool read_range(const char *text, rate_test *test) {
       text);
 }
 
+// ---- Flags -----------------------------------------------------------------
+bool cli_find_rate_replaces(const char *flag) {
+  static const char *const flags[] = {
+      "resume",           "run-dir",  "overwrite",   "seeds",
+      "events",           "attest",   "epochs",      "learning-rate",
+      "schedule",         "warmup",   "find-spike",  "save-every",
+      "save-every-steps", "keep",     "keep-best",   "keep-every-hours",
+      "stop-early",       "patience", "min-delta",   "test-steps",
+      "eval-every",       "checksum", "check-ranks", "gradient-norm"};
+  for (size_t i = 0; i < sizeof(flags) / sizeof(*flags); ++i)
+    if (strcmp(flag, flags[i]) == 0) return true;
+  return false;
+}
+
+static bool is_given(const cli_option *option) {
+  if (option->kind == CLI_FLAG) return *(const bool *)option->value;
+  if (option->kind == CLI_COUNT) return *(const int64_t *)option->value != 0;
+  if (option->kind == CLI_COUNT_OR_ZERO)  // As --keep: -1 if not.
+    return *(const int64_t *)option->value >= 0;
+  if (option->kind == CLI_REAL) return *(const double *)option->value != 0;
+  return *(const char *const *)option->value != NULL;
+}
+
 // Refuses flags for runs, which the test does not leave.
-static bool check_flags(const train_flags *flags, int64_t batches) {
-  const char *flag = flags->resume != NULL             ? "resume"
-                     : flags->run_folder != NULL       ? "run-dir"
-                     : flags->seeds > 0                ? "seeds"
-                     : flags->events != NULL           ? "events"
-                     : flags->attest                   ? "attest"
-                     : flags->asked.learning_rate != 0 ? "learning-rate"
-                     : flags->asked.schedule != NULL   ? "schedule"
-                     : flags->asked.warmup != 0        ? "warmup"
-                     : flags->spike != 0               ? "find-spike"
-                                                       : NULL;
+static bool check_flags(const cli_syntax *syntax, const train_flags *flags,
+                        int64_t batches) {
   const int64_t steps = flags->asked.steps, least = LEAST_STEPS * batches;
-  if (flag != NULL)
-    cli_refuse("train",
-               "--%s cannot be given with --find-lr, which leaves no run and "
-               "chooses the rates and the end",
-               flag);
-  else if (steps != 0 && steps < least)
-    cli_refuse("train", "--find-lr needs --steps of %lld or more",
-               (long long)least);
-  return flag == NULL && (steps == 0 || steps >= least);
+  for (size_t i = 0; i < syntax->num_options; ++i) {
+    const cli_option *option = &syntax->options[i];
+    if (cli_find_rate_replaces(option->name) && is_given(option))
+      return cli_refuse("train",
+                        "--%s cannot be given with --find-lr, which leaves no "
+                        "run and chooses the rates and the end",
+                        option->name);
+  }
+  return steps == 0 || steps >= least ||
+         cli_refuse("train", "--find-lr needs --steps of %lld or more",
+                    (long long)least);
 }
 
 // ---- The result ------------------------------------------------------------
@@ -128,7 +147,11 @@ static void print_test(const rate_test *test) {
   printf("%9s  %8s\n", "rate", "loss");
   for (int64_t i = 0; i < test->count; i += every)
     print_row(test, i, highest);
-  if (test->count < test->steps)
+  if (test->count < test->steps && !has_grown(test))
+    printf("the loss is no number at %.2g: that rate is too high, or an "
+           "example is no number\n",
+           rate_of(test, test->count));
+  else if (test->count < test->steps)
     printf("the loss grows without bound from %.2g on\n",
            rate_of(test, test->count - 1));
   if (lowest < 0)
@@ -147,7 +170,8 @@ int cli_train_find_rate(const cli_syntax *syntax, const train_flags *flags,
       flags->asked.accumulate > 0 ? flags->asked.accumulate : 1;
   rate_test test = {.steps = asked != 0 ? asked : DEFAULT_STEPS * batches,
                     .batches = batches};
-  if (!read_range(flags->find_lr, &test) || !check_flags(flags, batches))
+  if (!read_range(flags->find_lr, &test) ||
+      !check_flags(syntax, flags, batches))
     return CLI_USAGE;
   CLI_OWN_MEMORY(double, means) =
       cli_allocate((size_t)test.steps * sizeof(*means));
@@ -161,18 +185,14 @@ int cli_train_find_rate(const cli_syntax *syntax, const train_flags *flags,
                      .schedule = {.kind = LS_SCHEDULE_EXPONENTIAL,
                                   .steps = last_rate(&test),
                                   .factor = test.high / test.low},
-                     .ends_at_nan = true};
+                     .ends_at_nan = true,
+                     .is_untested = true};
   train_flags one = *flags;
   one.again = &again;
   one.find_lr = NULL;
   one.quiet = true;
   one.asked.learning_rate = test.low;
   one.asked.steps = test.steps;
-  one.asked.epochs = 0;
-  one.asked.test = "none";
-  one.asked.keep_best = one.asked.stop_early = NULL;
-  one.asked.patience = 0;
-  one.asked.min_delta = 0;
   const int code = run(syntax, &one, user);
   if (code == CLI_OK && test.count == 0)
     cli_refuse("train",

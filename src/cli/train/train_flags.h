@@ -25,6 +25,7 @@ typedef struct cli_again {
   bool is_checked;
   ls_schedule schedule;  // Instead of the run's, unless it is constant.
   bool ends_at_nan;      // A loss that is no number is no failure.
+  bool is_untested;      // The test set is held out, and not used.
 } cli_again;
 
 // Values of the flags. Zero (`seed`, `keep` and `steps`: -1): not given.
@@ -157,6 +158,8 @@ int cli_end_again(const cli_again *again, int64_t steps);
 // follows them and which rate to take. `run` is the command's.
 int cli_train_find_rate(const cli_syntax *syntax, const train_flags *flags,
                         cli_train_call run, void *user);
+// Returns true for a flag of runs, which cannot be given with --find-lr.
+bool cli_find_rate_replaces(const char *flag);
 // Returns true if the flags are those of several runs.
 bool cli_train_has_seeds(const train_flags *flags);
 // Trains once for each of several seeds, by the command's `run`, which checks
