@@ -134,9 +134,10 @@ typedef struct ls_run_args {
   // is padded.
   const ls_type *given;
   void *const *outputs;  // Destination of each output; NULL: not wanted.
-  // Instead of `outputs`, for an executable whose results arrive late: an
-  // ls_array for each output, whose elements the run has written later
-  // (ls_array_expect); NULL: not wanted.
+  // An ls_array for each output. Without `outputs`, for an executable whose
+  // results arrive late: the run has its elements written later
+  // (ls_array_expect); NULL: not wanted. Beside `outputs`: an array to which
+  // the run lends strings or objects (ls_array_lend) owns them before the end.
   void *const *arrays;
   uint64_t step;  // For random ops.
   // In/out, may be NULL: raised to the number of steps that the run made, which

@@ -442,20 +442,17 @@ static ls_status run_trace(ls_function *function, const trace *t,
   LS_RETURN_IF_ERROR(ls_runtime_state_get(function->runtime, &state));
   LS_RETURN_IF_ERROR(
       ls_signature_arrays(&t->signature, room->leaves, room->inputs));
+  uint64_t steps = 1;
+  ls_run_args args = {.inputs = room->inputs,
+                      .given = t->signature.types,
+                      .steps = &steps,
+                      .seed = (uint64_t)function->options.seed,
+                      .replica = ls_context_replica()};
   ls_former_results former;
   LS_RETURN_IF_ERROR(ls_results_open(t->results, &t->result_map, inputs,
                                      room->leaves, results, room->outputs,
-                                     &former));
-  uint64_t steps = 1;
-  const ls_run_args args = {
-      .inputs = room->inputs,
-      .given = t->signature.types,
-      .outputs = t->result_map.is_late ? NULL : room->outputs,
-      .arrays = t->result_map.is_late ? room->outputs : NULL,
-      .step = __atomic_fetch_add(&function->step, 1, __ATOMIC_RELAXED),
-      .steps = &steps,
-      .seed = (uint64_t)function->options.seed,
-      .replica = ls_context_replica()};
+                                     &args, &former));
+  args.step = __atomic_fetch_add(&function->step, 1, __ATOMIC_RELAXED);
   const ls_status status =
       ls_compiled_run(t->compiled, state->store, &args, out_stale);
   if (steps != 1)
@@ -477,7 +474,8 @@ static ls_status call_trace(ls_function *function, const ls_tracer *tracer,
     return ls_ok();
   LS_RETURN_IF_ERROR(check_earlier(t->graph));
   if (!function_make_room(function, room, leaves + 2 * t->num_result_leaves,
-                          t->signature.num_slots, t->result_map.num_outputs))
+                          t->signature.num_slots,
+                          2 * t->result_map.num_outputs))
     return ls_out_of_memory();
   const ls_result_inputs inputs = {.lent = args.as.ref};
   return run_trace(function, t, room, inputs, results, out_stale);

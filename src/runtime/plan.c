@@ -392,7 +392,9 @@ static ls_status run_parts(const ls_plan *plan, ls_run_args args,
     status = ls_run_start(&runs[count], plan->parts[count], plan->store, &args,
                           out_stale);
     if (!ls_status_is_ok(status)) break;
-    args.outputs += ls_compiled_program(plan->parts[count])->num_outputs;
+    const size_t outputs = ls_compiled_program(plan->parts[count])->num_outputs;
+    args.outputs += outputs;
+    if (args.arrays != NULL) args.arrays += outputs;
   }
   if (ls_status_is_ok(status)) return ls_runs_drive(runs, count);
   // Cancels the runs already started; they have done no work.
@@ -438,12 +440,12 @@ static ls_status run_shared(const ls_plan *plan, ls_run_args args,
     inputs[i] = args.inputs[plan->feeds[i]];
     given[i] = args.given[plan->feeds[i]];
   }
-  memcpy(outputs, map->is_late ? args.arrays : args.outputs,
-         map->num_outputs * sizeof(*outputs));
   args.inputs = inputs;
   args.given = given;
-  *(map->is_late ? &args.arrays : &args.outputs) = outputs;
-  for (size_t i = 0; i < map->num_outputs && !map->is_late; ++i) {
+  if (map->is_late) return plan_run(plan, &args, memory, out_stale);
+  memcpy(outputs, args.outputs, map->num_outputs * sizeof(*outputs));
+  args.outputs = outputs;
+  for (size_t i = 0; i < map->num_outputs; ++i) {
     if (map->uses[i] > 0) continue;
     ls_array **array = &spare.items[spare.count];
     LS_RETURN_IF_ERROR(ls_array_create_unwritten(map->types[i].dtype,

@@ -161,43 +161,32 @@ static walk walk_begin(const ls_result_map *map, ls_result_inputs inputs,
 
 ls_status ls_results_open(ls_nest structure, const ls_result_map *map,
                           ls_result_inputs inputs, ls_nest *leaves,
-                          ls_nest *results, void **outputs,
+                          ls_nest *results, void **places, ls_run_args *args,
                           ls_former_results *out_former) {
+  void **arrays = places, **outputs = places + map->num_outputs;
   *out_former = (ls_former_results){0};
-  walk w = walk_begin(map, inputs, outputs);
+  walk w = walk_begin(map, inputs, arrays);
   if (!can_be_refilled(&w, structure, leaves, *results)) {
-    w = walk_begin(map, inputs, outputs);
+    w = walk_begin(map, inputs, arrays);
     const ls_nest made = ls_nest_map(structure, make_leaf, &w);
     if (ls_nest_is_failed(made)) {
       const ls_status status = ls_nest_status(made);
       ls_nest_release(made);
       return status;
     }
-    *out_former = (ls_former_results){
-        .nest = *results, .replaced = true, .lends = map->lends};
+    *out_former = (ls_former_results){.nest = *results, .replaced = true};
     *results = made;
   }
+  args->arrays = map->is_late || map->lends ? arrays : NULL;
+  args->outputs = map->is_late ? NULL : outputs;
   for (size_t i = 0; i < map->num_outputs && !map->is_late; ++i)
-    if (outputs[i] != NULL) outputs[i] = ls_array_mutable_data(outputs[i]);
-  return ls_ok();
-}
-
-// Makes arrays own their strings and objects, which until now belong to the
-// program.
-static ls_status own_all(ls_nest nest) {
-  if (nest.kind == LS_KIND_ARRAY) return ls_array_own(ls_nest_as_array(nest));
-  const size_t parts = ls_distributed_count(nest);
-  for (size_t i = 0; i < parts; ++i)
-    LS_RETURN_IF_ERROR(own_all(ls_distributed_component(nest, i)));
-  for (size_t i = 0; i < ls_nest_count(nest); ++i)
-    LS_RETURN_IF_ERROR(own_all(ls_nest_item(nest, i)));
+    outputs[i] = arrays[i] != NULL ? ls_array_mutable_data(arrays[i]) : NULL;
   return ls_ok();
 }
 
 ls_status ls_results_close(ls_former_results former, ls_status status,
                            ls_nest *results) {
   if (!former.replaced) return status;
-  if (ls_status_is_ok(status) && former.lends) status = own_all(*results);
   const bool failed = !ls_status_is_ok(status);
   ls_nest_release(failed ? *results : former.nest);
   if (failed) *results = former.nest;

@@ -4,6 +4,7 @@
 // buffers, and waits at the gate.
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
+#include "base/values/array_internal.h"
 #include "engine/backend.h"
 #include "graph/text/text.h"
 #include "runtime/compiled.h"
@@ -396,11 +397,21 @@ ls_status ls_run_start(ls_run *run, ls_compiled *compiled, ls_store *store,
   return status;
 }
 
+// Makes arrays own their strings and objects, which until now belong to the
+// instance.
+static ls_status own_results(const ls_run *run) {
+  const size_t count = run->compiled->program->num_outputs;
+  for (size_t i = 0; run->args.arrays != NULL && i < count; ++i)
+    if (run->args.arrays[i] != NULL)
+      LS_RETURN_IF_ERROR(ls_array_own(run->args.arrays[i]));
+  return ls_ok();
+}
+
 ls_status ls_run_finish(ls_run *run) {
   ls_instance *instance = run->bound->instance;
   bool keeps = false;
-  const ls_status status =
-      run->compiled->backend->vtable->finish(instance, &keeps);
+  ls_status status = run->compiled->backend->vtable->finish(instance, &keeps);
+  if (ls_status_is_ok(status)) status = own_results(run);
   run_end(run, keeps);
   return status;
 }

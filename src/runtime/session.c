@@ -151,8 +151,8 @@ typedef struct request {
   ls_type *feed_types;
   const void **inputs;
   size_t num_feeds;
-  void **outputs;
-  size_t num_outputs;  // Places in `outputs`.
+  void **places;       // Of ls_results_open,
+  size_t num_outputs;  // for so many outputs.
   ls_arena memory;
 } request;
 
@@ -227,9 +227,9 @@ static ls_status gather_fetches(request *r, ls_nest fetches) {
   ls_nest_flatten(r->fetches, r->leaves, r->num_leaves);
   const size_t values = ls_trace_list_refs(r->leaves, r->num_leaves, NULL);
   r->refs = ls_arena_new_array(&r->memory, uint64_t, values + 1);
-  r->outputs = ls_arena_new_array(&r->memory, void *, values + 1);
-  r->num_outputs = values + 1;
-  if (r->refs == NULL || r->outputs == NULL) return ls_out_of_memory();
+  r->places = ls_arena_new_array(&r->memory, void *, 2 * values + 1);
+  r->num_outputs = values;
+  if (r->refs == NULL || r->places == NULL) return ls_out_of_memory();
   r->num_refs = ls_trace_list_refs(r->leaves, r->num_leaves, r->refs);
   for (size_t i = 0; i < r->num_leaves; ++i)
     if (r->leaves[i].kind == LS_KIND_OP)
@@ -376,22 +376,19 @@ static ls_status run_plan(request *r, ls_nest *results, bool *out_stale) {
   if (ls_plan_draws(p)) LS_RETURN_IF_ERROR(read_global_step(session, &step));
   if (p->results.num_outputs > r->num_outputs) {
     r->num_outputs = p->results.num_outputs;
-    LS_ARENA_SET_OR_RETURN(&r->memory, void *, r->outputs, r->num_outputs);
+    LS_ARENA_SET_OR_RETURN(&r->memory, void *, r->places, 2 * r->num_outputs);
   }
-  const bool late = p->results.is_late;
   uint64_t steps = 1;
+  ls_run_args args = {.inputs = r->inputs,
+                      .given = r->feed_types,
+                      .step = step,
+                      .steps = &steps,
+                      .cancels = {[1] = session->closing}};
   ls_former_results former;
   const ls_result_inputs read = {
       .feeds = r->inputs, .types = r->feed_types, .num_feeds = r->num_feeds};
   LS_RETURN_IF_ERROR(ls_results_open(r->fetches, &p->results, read, r->leaves,
-                                     results, r->outputs, &former));
-  const ls_run_args args = {.inputs = r->inputs,
-                            .given = r->feed_types,
-                            .outputs = late ? NULL : r->outputs,
-                            .arrays = late ? r->outputs : NULL,
-                            .step = step,
-                            .steps = &steps,
-                            .cancels = {[1] = session->closing}};
+                                     results, r->places, &args, &former));
   const ls_status status = ls_plan_run(p, &args, &r->memory, out_stale);
   if (steps != 1) __atomic_fetch_add(runs, steps - 1, __ATOMIC_RELAXED);
   return ls_results_close(former, status, results);

@@ -89,7 +89,7 @@ typedef struct ls_result_map {
   size_t num_values, num_outputs;
   ls_type *types;  // Type of each output,
   int *uses;       // and the number of its values.
-  bool lends;      // Some outputs are strings or objects, which arrays own.
+  bool lends;      // Some outputs are strings or objects, lent by the run.
   bool is_late;    // Outputs arrive late: the run takes their arrays.
 } ls_result_map;
 
@@ -114,19 +114,18 @@ typedef struct ls_result_inputs {
 } ls_result_inputs;
 
 // Makes `*results` a nest of arrays, one per output, and reuses the nest there
-// if it fits, nobody else holds it and the run does not read its arrays.
-// `outputs[i]` is the data of output i's array, or the array if outputs arrive
-// late; NULL if no value uses the output. `leaves` is scratch with room for
-// twice the structure's leaves. The old nest is in `*out_former`, for
+// if it fits, nobody else holds it and the run does not read its arrays. Sets
+// the outputs and arrays of `args`, which are in `places`, with room for twice
+// the outputs; NULL if no value uses the output. `leaves` is scratch with room
+// for twice the structure's leaves. The old nest is in `*out_former`, for
 // ls_results_close, which must follow unless this fails.
 typedef struct ls_former_results {
   ls_nest nest;
   bool replaced;
-  bool lends;  // From the map.
 } ls_former_results;
 ls_status ls_results_open(ls_nest structure, const ls_result_map *map,
                           ls_result_inputs inputs, ls_nest *leaves,
-                          ls_nest *results, void **outputs,
+                          ls_nest *results, void **places, ls_run_args *args,
                           ls_former_results *out_former);
 
 // Completes results after the run, which ended with `status`: drops the old

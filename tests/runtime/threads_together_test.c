@@ -3,8 +3,11 @@
 // What headers promise about threads, from several at once. ThreadSanitizer
 // looks at it in its preset; the numbers are right in every one.
 #include <pthread.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "lockstep/function_plan.h"
+#include "lockstep/host.h"
 #include "lockstep/session.h"
 #include "runtime/own.h"
 #include "support/function.h"
@@ -249,4 +252,122 @@ static void begin_with_the_default_runtime(const team *t, int thread) {
 TEST(several_threads_begin_with_the_default_runtime) {
   expect_ok(ls_runtime_destroy(NULL));
   run_together(&(team){.work = begin_with_the_default_runtime});
+}
+
+// ---- Results of strings ----------------------------------------------------
+// So many strings that another thread runs while they are copied.
+enum { STRINGS = 60000, DIGITS = 8 };
+
+static ls_status infer_strings(const ls_object *state, const ls_type *in,
+                               size_t num_in, ls_type *out, size_t *num_out) {
+  (void)state;
+  (void)in;
+  (void)num_in;
+  out[0] = (ls_type){LS_DTYPE_STRING, LS_SHAPE(STRINGS)};
+  *num_out = 1;
+  return ls_ok();
+}
+
+static void print_digits(int32_t number, char text[DIGITS + 1]) {
+  snprintf(text, DIGITS + 1, "%08d", (int)number);
+}
+
+static ls_status repeat_number(ls_host_call *call) {
+  char text[DIGITS + 1];
+  print_digits(*(const int32_t *)call->inputs[0], text);
+  ls_bytes *out = call->outputs[0];
+  for (int i = 0; i < STRINGS; ++i)
+    out[i] = (ls_bytes){text, DIGITS};
+  ls_host_done(call, ls_ok());
+  return ls_ok();
+}
+
+static const ls_host_kernel repeating = {
+    .name = "repeating",
+    .infer = infer_strings,
+    .start = repeat_number,
+    .flags = LS_HOST_INLINE | LS_HOST_MAY_BE_DROPPED};
+
+static ls_tensor repeated(ls_tensor number) {
+  return ls_op_output(ls_host_call_add(&repeating, NULL, &number, 1), 0);
+}
+
+static void expect_repeated(const ls_array *array, int32_t number) {
+  const ls_bytes *strings = ls_array_data(array);
+  char text[DIGITS + 1];
+  print_digits(number, text);
+  for (int i = 0; i < STRINGS; ++i)
+    if (strings[i].size != DIGITS || memcmp(strings[i].data, text, DIGITS) != 0)
+      fail_msg("string %d is '%.*s', not '%s'", i, (int)strings[i].size,
+               strings[i].data, text);
+}
+
+static ls_array *number_array(int32_t number) {
+  ls_array *array = NULL;
+  expect_ok(ls_array_create_copy(LS_DTYPE_I32, LS_SCALAR, &number, &array));
+  return array;
+}
+
+static ls_nest give_repeated(ls_nest args, void *user) {
+  (void)user;
+  return ls_leaf(repeated(ls_nest_tensor(args, 0)));
+}
+
+static void call_for_strings(const team *t, int thread) {
+  LS_OWN(ls_nest, result) = ls_none();
+  for (int32_t i = 0; i < ROUNDS; ++i) {
+    const int32_t number = 1000 * thread + i;
+    LS_OWN(ls_nest, args) = LS_LIST(ls_nest_array(number_array(number)));
+    expect_ok(ls_function_call(t->function, args, &result));
+    expect_repeated(ls_nest_as_array(result), number);
+  }
+}
+
+TEST(strings_of_a_call_stay_those_of_its_thread) {
+  team t = {.work = call_for_strings,
+            .function = unnamed_function(give_repeated, NULL)};
+  run_together(&t);
+  ls_function_release(t.function);
+}
+
+static void run_for_strings(const team *t, int thread) {
+  LS_OWN(ls_nest, result) = ls_none();
+  for (int32_t i = 0; i < ROUNDS; ++i) {
+    const int32_t number = 1000 * thread + i;
+    LS_OWN(ls_array, value) = number_array(number);
+    const ls_feed feed = {t->fed, value};
+    expect_ok(
+        ls_session_run(t->session, ls_leaf(t->fetched), &feed, 1, &result));
+    expect_repeated(ls_nest_as_array(result), number);
+  }
+}
+
+TEST(strings_of_a_session_run_stay_those_of_its_thread) {
+  team t = {.work = run_for_strings};
+  LS_OWN(ls_graph, graph) = graph_named("g");
+  {
+    LS_GRAPH_SCOPE(graph);
+    t.fed = ls_placeholder(LS_DTYPE_I32, LS_SCALAR, "x");
+    t.fetched = repeated(t.fed);
+  }
+  t.session = session_of(graph);
+  run_together(&t);
+  ls_session_destroy(t.session);
+}
+
+static void compute_strings(const team *t, int thread) {
+  (void)t;
+  for (int32_t i = 0; i < ROUNDS; ++i) {
+    const int32_t number = 1000 * thread + i;
+    LS_OWN(ls_array, value) = number_array(number);
+    LS_OWN(ls_array, strings) = NULL;
+    expect_ok(ls_frame_begin());
+    expect_ok(ls_tensor_value(repeated(ls_constant(value)), &strings));
+    expect_ok(ls_frame_end(NULL));
+    expect_repeated(strings, number);
+  }
+}
+
+TEST(strings_of_an_eager_op_stay_those_of_its_thread) {
+  run_together(&(team){.work = compute_strings});
 }

@@ -211,7 +211,7 @@ ls_status ls_pjrt_run_fetch(ls_pjrt_instance *self, ls_type type,
 static ls_status fetch_output(ls_pjrt_instance *self, const ls_run_args *args,
                               size_t index, PJRT_Buffer *result) {
   const ls_graph *body = self->executable->program->body;
-  if (args->arrays != NULL)
+  if (args->outputs == NULL)
     return args->arrays[index] == NULL
                ? ls_ok()
                : ls_pjrt_fetch_late(self->executable->backend, result,

@@ -290,14 +290,16 @@ static ls_status run_compiled(ls_runtime_state *state, ls_compiled *compiled,
                               ls_array *const *in, size_t num_in,
                               ls_array **out, size_t num_out) {
   const void *few_in[FEW];
-  void *few_out[FEW];
+  void *few_out[2 * FEW];
   LS_OWN_MEMORY(state->allocator, const void *, many_in) =
       num_in > FEW ? ls_new_array(state->allocator, const void *, num_in)
                    : NULL;
   LS_OWN_MEMORY(state->allocator, void *, many_out) =
-      num_out > FEW ? ls_new_array(state->allocator, void *, num_out) : NULL;
+      num_out > FEW ? ls_new_array(state->allocator, void *, 2 * num_out)
+                    : NULL;
   const void **inputs = num_in > FEW ? many_in : few_in;
   void **outputs = num_out > FEW ? many_out : few_out;
+  void **arrays = outputs + num_out;
   LS_RETURN_IF_NO_MEMORY(inputs != NULL && outputs != NULL);
   for (size_t i = 0; i < num_in; ++i)
     inputs[i] = ls_array_data(in[i]);
@@ -306,20 +308,19 @@ static ls_status run_compiled(ls_runtime_state *state, ls_compiled *compiled,
     LS_RETURN_IF_ERROR(
         ls_array_create_unwritten(type.dtype, type.shape, &out[i]));
     ls_array_lend(out[i]);
+    arrays[i] = out[i];
     outputs[i] = ls_array_mutable_data(out[i]);
   }
   bool is_stale = false;  // Stays false: the program uses no variables.
   const ls_status status = ls_compiled_run(compiled, state->store,
                                            &(ls_run_args){.inputs = inputs,
                                                           .outputs = outputs,
+                                                          .arrays = arrays,
                                                           .step = step,
                                                           .replica = replica},
                                            &is_stale);
   ls_compiled_drop_large(compiled, state->store);
-  LS_RETURN_IF_ERROR(status);
-  for (size_t i = 0; i < num_out; ++i)
-    LS_RETURN_IF_ERROR(ls_array_own(out[i]));
-  return ls_ok();
+  return status;
 }
 
 // Returns the step for an op that draws. Only such ops advance the step, so
