@@ -8,6 +8,7 @@
 
 #include "base/memory/own.h"
 #include "base/require.h"
+#include "base/threads/locked.h"
 #include "graph/verify/verify.h"
 #include "graph/walk.h"
 #include "lockstep/device_name.h"
@@ -73,12 +74,20 @@ void ls_graph_reset_name(ls_graph *graph, const ls_name_scope *scope,
   (void)is_set;
 }
 
-const char *ls_graph_intern(ls_graph *graph, const char *text) {
+// Guards names that graphs keep when they are first asked for, by messages of
+// runs in any number of threads too. No other lock is taken under it.
+static ls_mutex names_lock = {PTHREAD_MUTEX_INITIALIZER, true};
+
+static const char *intern(ls_graph *graph, const char *text) {
   const char *kept = ls_map_find_text(&graph->texts, text);
   if (kept != NULL) return kept;
   char *copy = ls_arena_string(&graph->names_arena, text);
   return copy != NULL && ls_map_insert_text(&graph->texts, text, copy) ? copy
                                                                        : NULL;
+}
+
+const char *ls_graph_intern(ls_graph *graph, const char *text) {
+  return LS_LOCKED(&names_lock, intern(graph, text));
 }
 
 // Caches merged names by both names, joined by a zero byte, so that a device
@@ -207,8 +216,16 @@ void ls_name_scope_print(const ls_name_scope *scope, char *buffer,
   render_scope(scope, buffer, size);
 }
 
+static const char *keep_name(ls_graph *graph, ls_node *node, const char *text) {
+  if (node->rendered == NULL)
+    __atomic_store_n(&node->rendered, ls_arena_string(&graph->arena, text),
+                     __ATOMIC_RELEASE);
+  return node->rendered;
+}
+
 const char *ls_node_name(ls_graph *graph, ls_node *node) {
-  if (node->rendered != NULL) return node->rendered;
+  const char *kept = __atomic_load_n(&node->rendered, __ATOMIC_ACQUIRE);
+  if (kept != NULL) return kept;
   if (node->base == NULL) return "";
   char text[LS_MAX_FULL_NAME];
   const size_t at = render_scope(node->scope, text, sizeof(text));
@@ -216,8 +233,8 @@ const char *ls_node_name(ls_graph *graph, ls_node *node) {
     snprintf(text + at, sizeof(text) - at, "%s", node->base);
   else
     snprintf(text + at, sizeof(text) - at, "%s_%u", node->base, node->number);
-  node->rendered = ls_arena_string(&graph->arena, text);
-  return node->rendered != NULL ? node->rendered : node->base;
+  kept = LS_LOCKED(&names_lock, keep_name(graph, node, text));
+  return kept != NULL ? kept : node->base;
 }
 
 const char *ls_node_describe(ls_graph *graph, ls_node *node, char *buffer,

@@ -127,6 +127,46 @@ TEST(a_session_runs_in_several_threads) {
   ls_variable_release(t.variable);
 }
 
+// Many tensors whose names nobody has asked for yet.
+enum { REFUSED = 50000 };
+static ls_tensor refused[REFUSED];
+
+// Feeds each tensor twice, or once without a value; each thread begins with
+// others.
+static void fail_runs(const team *t, int thread) {
+  LS_OWN(ls_nest, result) = ls_none();
+  LS_OWN(ls_array, value) = row(1, thread);
+  for (int k = 0; k < REFUSED; ++k) {
+    const int i = (k + thread * REFUSED / THREADS) % REFUSED;
+    const bool twice = i % 16 > 0;
+    const ls_feed feeds[] = {{refused[i], twice ? value : NULL},
+                             {refused[i], value}};
+    char name[32];
+    snprintf(name, sizeof(name), "refused%d:0'", i);
+    expect_status(
+        ls_session_run(t->session, ls_leaf(t->fetched), feeds, 2, &result),
+        LS_INVALID_ARGUMENT, name);
+  }
+}
+
+TEST(runs_of_a_session_are_refused_in_several_threads) {
+  team t = {.work = fail_runs};
+  LS_OWN(ls_graph, graph) = graph_named("g");
+  {
+    LS_GRAPH_SCOPE(graph);
+    t.fetched = ls_scalar(LS_DTYPE_F32, 0);
+    LS_NAME_SCOPE("a_scope_with_a_name_so_long_that_names_take_some_time");
+    for (int i = 0; i < REFUSED; ++i) {
+      char name[32];
+      snprintf(name, sizeof(name), "refused%d", i);
+      refused[i] = ls_placeholder(LS_DTYPE_F32, LS_SHAPE(1), name);
+    }
+  }
+  t.session = session_of(graph);
+  run_together(&t);
+  ls_session_destroy(t.session);
+}
+
 // ---- Strategies ------------------------------------------------------------
 static ls_nest number_and_sum(ls_nest args, void *user) {
   (void)user;
@@ -282,11 +322,11 @@ static ls_status repeat_number(ls_host_call *call) {
   return ls_ok();
 }
 
-static const ls_host_kernel repeating = {
-    .name = "repeating",
-    .infer = infer_strings,
-    .start = repeat_number,
-    .flags = LS_HOST_INLINE | LS_HOST_MAY_BE_DROPPED};
+static const ls_host_kernel repeating = {.name = "repeating",
+                                         .infer = infer_strings,
+                                         .start = repeat_number,
+                                         .flags = LS_HOST_INLINE |
+                                                  LS_HOST_MAY_BE_DROPPED};
 
 static ls_tensor repeated(ls_tensor number) {
   return ls_op_output(ls_host_call_add(&repeating, NULL, &number, 1), 0);
