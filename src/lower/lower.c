@@ -289,6 +289,7 @@ static ls_status lower(ls_backend *backend, const ls_lower_request *request,
   LS_OWN(ls_program, program) = made;
   LS_OWN(ls_lowering, all) = {.runtime = runtime,
                               .allocator = allocator,
+                              .request = request,
                               .program = program,
                               .device = LS_DEVICE_ANY,
                               .buckets = buckets,

@@ -43,6 +43,9 @@ typedef struct ls_lower_request {
   uint32_t *outputs;
 } ls_lower_request;
 
+// Returns true if the ref is among the feeds.
+bool ls_is_fed(const uint64_t *feeds, size_t count, uint64_t ref);
+
 // Copies the graph of a request with its replicated computations converted to
 // replicate ops, and makes the request one of the copy. The caller frees the
 // copy after lowering (ls_held_graph); NULL if there are no computations. Lists

@@ -46,7 +46,17 @@ uint64_t ls_lowered(const ls_lower_scope *scope, uint64_t ref) {
   return (uint64_t)(uintptr_t)ls_map_find_u64(&scope->values, ref);
 }
 
+bool ls_is_fed(const uint64_t *feeds, size_t count, uint64_t ref) {
+  for (size_t i = 0; i < count; ++i)
+    if (feeds[i] == ref) return true;
+  return false;
+}
+
 ls_status ls_lower_map(ls_lower_scope *scope, uint64_t from, uint64_t to) {
+  const ls_lower_request *request = scope->all->request;
+  if (scope->from == request->graph && ls_lowered(scope, from) != 0 &&
+      ls_is_fed(request->feeds, request->num_feeds, from))
+    return ls_ok();
   return ls_memory_status(
       ls_map_insert_u64(&scope->values, from, (void *)(uintptr_t)to));
 }

@@ -26,6 +26,7 @@ typedef struct ls_step_flow {
 typedef struct ls_lowering {
   ls_runtime *runtime;
   ls_allocator *allocator;
+  const ls_lower_request *request;
   ls_program *program;
   size_t uses_capacity;
   const ls_variable_states *variables;
@@ -89,6 +90,7 @@ ls_status ls_lower_nodes(ls_lower_scope *scopes, size_t num_scopes,
 
 // Returns the lowered ref of a ref in `from`.
 uint64_t ls_lowered(const ls_lower_scope *scope, uint64_t ref);
+// Sets it, unless the ref is fed: then it stays the feed.
 ls_status ls_lower_map(ls_lower_scope *scope, uint64_t from, uint64_t to);
 ls_type ls_lowered_type(const ls_lower_scope *scope, uint64_t to_ref);
 

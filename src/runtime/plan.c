@@ -36,12 +36,6 @@ static void parts_join(finder *f, uint32_t a, uint32_t b) {
 }
 
 // ---- Needed nodes ----------------------------------------------------------
-bool ls_is_fed(const uint64_t *feeds, size_t count, uint64_t ref) {
-  for (size_t i = 0; i < count; ++i)
-    if (feeds[i] == ref) return true;
-  return false;
-}
-
 static bool is_fed(const finder *f, uint64_t ref) {
   return ls_is_fed(f->request->feeds, f->request->num_feeds, ref);
 }

@@ -59,9 +59,6 @@ typedef struct ls_program_parts {
   uint32_t *targets;  // and of each target.
 } ls_program_parts;
 
-// Returns true if the ref is among the feeds.
-bool ls_is_fed(const uint64_t *feeds, size_t count, uint64_t ref);
-
 // ---- precompiled.c ---------------------------------------------------------
 // Replicated computations that a session has compiled before running them,
 // because their compilation result was fetched: each with all its outputs. A
