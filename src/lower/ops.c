@@ -299,6 +299,7 @@ ls_status lower_nothing(ls_lower_scope *scope, ls_node *node) {
 }
 
 ls_status lower_placeholder(ls_lower_scope *scope, ls_node *node) {
+  if (ls_lowered(scope, ls_ref(node->id, 0)) != 0) return ls_ok();  // A feed.
   return ls_invalid_argument(
       "placeholder '%s' %s is needed but was not fed",
       ls_node_name(scope->from, node),

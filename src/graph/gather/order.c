@@ -77,11 +77,21 @@ static ls_status take_outputs(ls_copying *c, ls_node *node) {
   return ls_copying_set_op(c, node->id, cluster->op);
 }
 
+// Copies a placeholder, unless it is fed: then it has a copy already.
+static ls_status copy_placeholder(ls_copying *c, ls_node *node) {
+  const uint64_t fed =
+      (uintptr_t)ls_map_find_u64(&c->refs, ls_ref(node->id, 0));
+  return fed != 0 ? ls_copying_set_op(c, node->id, ls_ref_id(fed))
+                  : ls_gather_node(c, node);
+}
+
 static ls_status copy_one(ls_copying *c, size_t place) {
   ls_node *node = c->from->nodes[place];
   switch (node->type) {
   case LS_OP_PARAMETER:
     return ls_ok();
+  case LS_OP_PLACEHOLDER:
+    return copy_placeholder(c, node);
   case LS_OP_TPU_REPLICATE_METADATA:
     return stays_flat(c) ? ls_gather_node(c, node) : ls_ok();
   case LS_OP_TPU_REPLICATED_INPUT:
