@@ -43,6 +43,8 @@ typedef struct call_room {
   const void **inputs;
   void **outputs;
   size_t leaves_capacity, inputs_capacity, outputs_capacity;
+  bool has_step;  // The call has its number,
+  uint64_t step;  // which is this.
 } call_room;
 
 struct ls_function {
@@ -452,10 +454,14 @@ static ls_status run_trace(ls_function *function, const trace *t,
   LS_RETURN_IF_ERROR(ls_results_open(t->results, &t->result_map, inputs,
                                      room->leaves, results, room->outputs,
                                      &args, &former));
-  args.step = __atomic_fetch_add(&function->step, 1, __ATOMIC_RELAXED);
+  // Once: later numbers may be taken when a stale trace is replaced.
+  if (!room->has_step)
+    room->step = __atomic_fetch_add(&function->step, 1, __ATOMIC_RELAXED);
+  room->has_step = true;
+  args.step = room->step;
   const ls_status status =
       ls_compiled_run(t->compiled, state->store, &args, out_stale);
-  if (steps != 1)
+  if (steps > 1)
     __atomic_fetch_add(&function->step, steps - 1, __ATOMIC_RELAXED);
   return ls_results_close(former, status, results);
 }
@@ -484,6 +490,7 @@ static ls_status call_trace(ls_function *function, const ls_tracer *tracer,
 static ls_status call_with_room(ls_function *function, const ls_tracer *tracer,
                                 call_room *room, ls_nest args,
                                 ls_nest *results) {
+  room->has_step = false;
   for (;;) {
     bool stale = false;
     const ls_status status =

@@ -389,7 +389,6 @@ ls_status ls_run_start(ls_run *run, ls_compiled *compiled, ls_store *store,
   run->args.cancels[0] = ls_cancel_current();
   run->access.cancels = run->args.cancels;
   const ls_status status = run_launch(run, out_stale);
-  if (*out_stale && args->steps != NULL) *args->steps = 0;
   if (ls_status_is_ok(status)) return status;
   run_end(run, false);
   if (compiled->ops != NULL && !*out_stale)

@@ -153,6 +153,8 @@ typedef struct request {
   size_t num_feeds;
   void **places;       // Of ls_results_open,
   size_t num_outputs;  // for so many outputs.
+  uint64_t *runs;      // The session's count of such runs; NULL before a run.
+  uint64_t number;     // The run's number by it.
   ls_arena memory;
 } request;
 
@@ -366,13 +368,21 @@ static ls_status read_global_step(const ls_session *session, uint64_t *step) {
   return ls_ok();
 }
 
+// Counts the run, once: later numbers may be taken when a stale plan is
+// replaced.
+static void number_run(request *r, uint64_t *runs) {
+  if (r->runs == runs) return;
+  r->runs = runs;
+  r->number = __atomic_fetch_add(runs, 1, __ATOMIC_RELAXED);
+}
+
 // Runs a plan; `*out_stale`: it no longer fits the store.
 static ls_status run_plan(request *r, ls_nest *results, bool *out_stale) {
   ls_plan *p = NULL;
   LS_RETURN_IF_ERROR(find_plan(r, &p));
   ls_session *session = r->session;
-  uint64_t *runs = ls_plan_draws(p) ? &session->draws : &session->runs;
-  uint64_t step = __atomic_fetch_add(runs, 1, __ATOMIC_RELAXED);
+  number_run(r, ls_plan_draws(p) ? &session->draws : &session->runs);
+  uint64_t step = r->number;
   if (ls_plan_draws(p)) LS_RETURN_IF_ERROR(read_global_step(session, &step));
   if (p->results.num_outputs > r->num_outputs) {
     r->num_outputs = p->results.num_outputs;
@@ -390,7 +400,7 @@ static ls_status run_plan(request *r, ls_nest *results, bool *out_stale) {
   LS_RETURN_IF_ERROR(ls_results_open(r->fetches, &p->results, read, r->leaves,
                                      results, r->places, &args, &former));
   const ls_status status = ls_plan_run(p, &args, &r->memory, out_stale);
-  if (steps != 1) __atomic_fetch_add(runs, steps - 1, __ATOMIC_RELAXED);
+  if (steps > 1) __atomic_fetch_add(r->runs, steps - 1, __ATOMIC_RELAXED);
   return ls_results_close(former, status, results);
 }
 
