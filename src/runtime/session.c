@@ -151,7 +151,7 @@ typedef struct request {
   ls_type *feed_types;
   const void **inputs;
   size_t num_feeds;
-  void **places;       // Of ls_results_open,
+  void **places;       // Scratch for ls_results_open,
   size_t num_outputs;  // for so many outputs.
   uint64_t *runs;      // The session's count of such runs; NULL before a run.
   uint64_t number;     // The run's number by it.
