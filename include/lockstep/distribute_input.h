@@ -17,6 +17,12 @@
 // most one. Each host can also read its own files, or the whole data set, and a
 // function can give each host a data set of its own.
 //
+// Such hosts' elements are numbered host by host, in the order of their first
+// replicas: a host with n replicas has the next n numbers. Element i goes to
+// replica i. So where an assignment alternates between hosts, as that of a ring
+// does, a replica may get an element of another host, which is copied to it:
+// replicas 0 to 3 on hosts A, B, A, B get elements of A, A, B, B.
+//
 // Threads: a distributed data set never changes; an iterator belongs to one
 // thread at a time, or to the runs that read it by ops, each of which gets an
 // element.
@@ -103,7 +109,8 @@ LS_API LS_MUST_USE ls_status ls_strategy_distribute_dataset_with(
     ls_nest *out_dataset);
 // Does what ls_strategy_distribute_datasets_from_function does, with options.
 // The function is called once per host, in order, in a device scope of that
-// host; its elements go to the host's replicas round-robin, unchanged. In an
+// host; it gives an element for each of the host's replicas in each step, which
+// go unchanged to the replicas with their numbers (see above). In an
 // incomplete last group the other replicas get empty elements if a size of the
 // elements is not known; else the group is dropped, with a line in the log. It
 // returns a data set or an ls_nest_input_callable. With a pipeline per replica
