@@ -144,8 +144,9 @@ typedef struct ls_model_function {
 //   LS_FAILED_PRECONDITION  the graph has no global step.
 LS_PLACED ls_op ls_train_op(ls_optimizer *optimizer, ls_tensor loss);
 
-// Makes the cache of a loop's first step, a list of tensors; `batch_size` is
-// that of a replica.
+// Makes the cache of a loop's first step, a list of tensors; `batch_size` is a
+// replica's share of the estimator's batch size. With LS_INPUT_BROADCAST, where
+// each replica gets whole batches, it is the quotient, rounded down, too.
 typedef struct ls_cache_function {
   ls_nest (*call)(void *user, int64_t batch_size);
   void *user;
