@@ -57,9 +57,11 @@ typedef struct ls_tpu_config {
   // Partitions of features, and labels, over a replica's cores: a list of one
   // or two, lent. Needs LS_INPUT_PER_HOST_V2 and num_cores_per_replica.
   ls_nest input_partition_dims;
-  ls_input_pipeline per_host_input;  // Default LS_INPUT_PER_HOST_V1.
-  // Default: as per_host_input; or LS_INPUT_SLICED: one host reads, and each
-  // replica gets a part.
+  // Not LS_INPUT_SLICED. Default LS_INPUT_PER_HOST_V1.
+  ls_input_pipeline per_host_input;
+  // LS_INPUT_SLICED: in evaluations and predictions one host reads, and each
+  // replica gets a part. LS_INPUT_PER_HOST_V1, the default: as per_host_input,
+  // whatever that is.
   ls_input_pipeline eval_training_input;
   // Interval of the host call in a training: steps 0, n, 2 n, ... of a run.
   // Default 1.

@@ -743,6 +743,7 @@ TEST(uses_that_cannot_be_are_refused) {
       {{.eval_training_input = LS_INPUT_PER_HOST_V2}, "eval_training_input"},
       {{.eval_training_input = LS_INPUT_BROADCAST}, "eval_training_input"},
       {{.per_host_input = (ls_input_pipeline)9}, "per_host_input 9"},
+      {{.per_host_input = LS_INPUT_SLICED}, "set eval_training_input"},
       {{.host_call_every_n_steps = LS_SOME(0)}, "host_call_every_n_steps"},
       {{.parallel_get_next = (ls_flag)9}, "parallel_get_next 9"},
   };

@@ -79,8 +79,7 @@ static ls_feed_way plan_way_of(const ls_plan *plan) {
   static const ls_feed_way ways[] = {[LS_INPUT_PER_SHARD_V1] = LS_FEED_HOSTS,
                                      [LS_INPUT_PER_HOST_V1] = LS_FEED_HOSTS,
                                      [LS_INPUT_PER_HOST_V2] = LS_FEED_REPLICAS,
-                                     [LS_INPUT_BROADCAST] = LS_FEED_ALL,
-                                     [LS_INPUT_SLICED] = LS_FEED_HOSTS};
+                                     [LS_INPUT_BROADCAST] = LS_FEED_ALL};
   const ls_tpu_config *tpu = ls_plan_tpu(plan);
   const bool trains = plan->mode == LS_MODE_TRAIN;
   if (trains && tpu->per_host_input == LS_INPUT_PER_SHARD_V1)

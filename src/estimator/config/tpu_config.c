@@ -47,11 +47,16 @@ static ls_status tpu_config_check_cores(ls_opt cores) {
                              (long long)cores.value);
 }
 
-static ls_status check_pipeline(const char *field, ls_input_pipeline pipeline) {
-  return pipeline >= LS_INPUT_PER_SHARD_V1 && pipeline <= LS_INPUT_SLICED
+static ls_status check_pipeline(ls_input_pipeline pipeline) {
+  if (pipeline == LS_INPUT_SLICED)
+    return ls_invalid_argument(
+        "per_host_input is SLICED, which is for evaluations and predictions: "
+        "set eval_training_input");
+  return pipeline >= LS_INPUT_PER_SHARD_V1 && pipeline <= LS_INPUT_BROADCAST
              ? ls_ok()
-             : ls_invalid_argument("%s %d is no way of input: 1 to 5 are",
-                                   field, (int)pipeline);
+             : ls_invalid_argument(
+                   "per_host_input %d is no way of input: 1 to 4 are",
+                   (int)pipeline);
 }
 
 static ls_status check_partition(const ls_tpu_config *tpu) {
@@ -78,7 +83,7 @@ static ls_status tpu_config_check(const ls_tpu_config *tpu) {
   LS_RETURN_IF_ERROR(ls_loop_length_parse(tpu->iterations_per_loop, &length));
   if (shards.set)
     LS_RETURN_IF_ERROR(ls_check_positive("num_shards", shards.value));
-  LS_RETURN_IF_ERROR(check_pipeline("per_host_input", tpu->per_host_input));
+  LS_RETURN_IF_ERROR(check_pipeline(tpu->per_host_input));
   LS_RETURN_IF_ERROR(check_partition(tpu));
   LS_RETURN_IF_ERROR(tpu_config_check_cores(tpu->num_cores_per_replica));
   if (sleep.set && sleep.value < 0)
