@@ -356,15 +356,16 @@ static ls_tensor argument(const loop *l, ls_nest values, size_t parameter) {
   return capture->outer;
 }
 
-// Adds a term to a sum. Slices are added to their rows only, so that an
-// iteration costs as much as the rows it looked up, not the whole table.
+// Adds a term to a sum, which is f32 for 16-bit floats. Slices are added to
+// their rows only, so that an iteration costs as much as the rows it looked up,
+// not the whole table.
 static ls_tensor rules_loop_add_term(ls_tensor sum, ls_tensor term) {
   ls_tensor indices, values;
-  const ls_dtype dtype = ls_tensor_dtype(term);
-  const bool rounds_once = ls_is_half(dtype);
-  return !rounds_once && ls_tensor_is_slices(term, &indices, &values)
-             ? ls_scatter(LS_SCATTER_ADD, sum, indices, values)
-             : ls_add(sum, term);
+  const ls_dtype dtype = ls_tensor_dtype(sum);
+  return ls_tensor_is_slices(term, &indices, &values)
+             ? ls_scatter(LS_SCATTER_ADD, sum, indices,
+                          ls_convert(values, dtype))
+             : ls_add(sum, ls_convert(term, dtype));
 }
 
 static ls_status build_trip(const loop *l, ls_nest values, ls_nest *leaves) {
@@ -396,12 +397,19 @@ static ls_nest backward_trip(ls_nest values, void *user) {
   return ls_nest_sequence(LS_KIND_LIST, leaves, 1 + l->num_results);
 }
 
+static ls_dtype type_of_sum(const loop *l, const loop_sum *sum) {
+  return sum->is_input ? ls_tensor_dtype(ls_op_input(l->g->op, sum->input))
+                       : ls_variable_dtype(l->walk.goals[sum->goal].variable);
+}
+
 // Makes the zero that a sum starts with.
 static ls_tensor zero_sum(const loop *l, const loop_sum *sum) {
-  if (sum->is_input)
-    return ls_gradient_zeros(ls_gradient_input(l->g, sum->input));
-  const ls_variable *variable = l->walk.goals[sum->goal].variable;
-  return ls_fill(ls_variable_dtype(variable), ls_variable_shape(variable), 0);
+  const ls_dtype dtype = ls_wide_dtype(type_of_sum(l, sum));
+  if (!sum->is_input)
+    return ls_fill(dtype, ls_variable_shape(l->walk.goals[sum->goal].variable),
+                   0);
+  const ls_tensor zero = ls_scalar(dtype, 0);
+  return ls_broadcast_like(zero, ls_gradient_input(l->g, sum->input));
 }
 
 static ls_status list_initial(const loop *l, ls_nest *leaves) {
@@ -435,7 +443,8 @@ static ls_status rules_loop_take_results(const loop *l, ls_nest made) {
   }
   for (size_t i = 0; i < l->num_sums_kept; ++i) {
     const loop_sum *sum = &l->sums[i];
-    const ls_tensor total = ls_nest_tensor(made, next++);
+    const ls_tensor total =
+        ls_convert(ls_nest_tensor(made, next++), type_of_sum(l, sum));
     if (sum->is_input)
       g->din[sum->input] = total;
     else

@@ -138,6 +138,63 @@ TEST(gradients_use_what_a_variable_was_in_each_trip) {
   }
 }
 
+// ---- Small floats ----------------------------------------------------------
+typedef struct adding {
+  ls_tensor x, table;
+  ls_variable *variable;
+} adding;
+
+static ls_nest below_700(ls_nest values, void *user) {
+  (void)user;
+  const ls_tensor most = ls_scalar_i64(LS_DTYPE_I32, 700);
+  return ls_leaf(ls_less(ls_nest_tensor(values, 0), most));
+}
+
+// y += x + v + row 1 of the table.
+static ls_nest add_all(ls_nest values, void *user) {
+  const adding *a = user;
+  const ls_tensor one = ls_fill(LS_DTYPE_I32, LS_SHAPE(1), 1);
+  const ls_tensor y = ls_add(ls_nest_tensor(values, 1), a->x);
+  const ls_tensor more = ls_add(y, ls_variable_read(a->variable));
+  return LS_LIST(ls_leaf(ls_add_scalar(ls_nest_tensor(values, 0), 1)),
+                 ls_leaf(ls_add(more, ls_gather(a->table, one, 0))));
+}
+
+static ls_nest gradients_of_sums(ls_nest args, void *user) {
+  adding a = {ls_nest_tensor(args, 0), ls_nest_tensor(args, 1), user};
+  const ls_tensor zero = ls_scalar_i64(LS_DTYPE_I32, 0);
+  const ls_tensor none = ls_mul_scalar(a.x, 0);
+  LS_OWN(ls_nest, made) = ls_while(below_700, add_all, &a,
+                                   LS_LIST(ls_leaf(zero), ls_leaf(none)), 0);
+  const ls_nest ys[] = {ls_leaf(ls_nest_tensor(made, 1))};
+  const ls_nest xs[] = {ls_leaf(a.x), ls_leaf(a.table),
+                        ls_nest_variable(a.variable)};
+  ls_nest grads[3];
+  const ls_status status = ls_gradients(ys, 1, xs, 3, NULL, grads);
+  ls_nest_release(xs[2]);
+  return ls_status_is_ok(status) ? ls_nest_sequence(LS_KIND_LIST, grads, 3)
+                                 : ls_fail(status);
+}
+
+TEST(many_small_terms_are_not_lost_in_16_bits) {
+  // 700 needs 8 bits; one after another in bf16 ones stop at 256.
+  const ls_dtype dtype = LS_DTYPE_BF16;
+  LS_OWN(ls_variable, v) = NULL;
+  expect_ok(ls_variable_create(
+      &(ls_variable_options){.name = "v", .dtype = dtype, .shape = LS_SHAPE(1)},
+      &v));
+  LS_OWN(ls_function, f) = function_of(gradients_of_sums, v);
+  LS_OWN(ls_nest, args) = LS_LIST(ls_nest_zeros(dtype, LS_SHAPE(1)),
+                                  ls_nest_zeros(dtype, LS_SHAPE(3)));
+  LS_OWN(ls_nest, result) = call_results(f, args);
+  for (size_t i = 0; i < 3; ++i)
+    assert_int_equal(ls_array_dtype(ls_nest_as_array(ls_nest_item(result, i))),
+                     dtype);
+  assert_true(item(result, 0, 0) == 700);
+  assert_true(item(result, 1, 0) == 0 && item(result, 1, 1) == 700);
+  assert_true(item(result, 2, 0) == 700);
+}
+
 // ---- Sessions --------------------------------------------------------------
 static ls_nest run(ls_session *session, const ls_nest *fetches, size_t count,
                    ls_feed feed) {
