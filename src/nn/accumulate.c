@@ -95,11 +95,12 @@ static ls_status add_part(accumulation *all, ls_nest values, ls_nest *next) {
       all->optimizer, loss, all->variables, all->count, next + 2));
   next[0] = ls_leaf(ls_add_scalar(index, 1));
   next[1] = ls_leaf(loss);
-  for (size_t i = 1; i < all->count + 2; ++i)
-    if (next[i].kind == LS_KIND_TENSOR)
-      next[i] = ls_leaf(ls_add(ls_nest_tensor(values, i), next[i].as.tensor));
-    else
-      next[i] = ls_leaf(ls_nest_tensor(values, i));
+  for (size_t i = 1; i < all->count + 2; ++i) {
+    const ls_tensor sum = ls_nest_tensor(values, i);
+    next[i] = ls_leaf(next[i].kind == LS_KIND_TENSOR
+                          ? ls_add(sum, ls_widened(next[i].as.tensor))
+                          : sum);
+  }
   return ls_ok();
 }
 
@@ -118,14 +119,16 @@ static ls_status other_parts(accumulation *all) {
   LS_OWN(ls_nest_builder, first) = {0};
   ls_nest_builder_append(&first, ls_leaf(ls_scalar_i64(LS_DTYPE_I64, 1)));
   for (size_t i = 0; i < all->count + 1; ++i)
-    ls_nest_builder_append(&first, all->sums[i]);
+    ls_nest_builder_append(&first, ls_leaf(ls_widened(all->sums[i].as.tensor)));
   LS_OWN(ls_nest, last) =
       ls_while(is_left, add_next, all,
                ls_nest_builder_finish(&first, LS_KIND_TUPLE), all->parts);
   LS_RETURN_IF_ERROR(ls_nest_status(last));
   for (size_t i = 0; i < all->count + 1; ++i) {
-    const ls_tensor sum = ls_nest_tensor(last, i + 1);
-    all->sums[i] = ls_leaf(ls_mul_scalar(sum, 1 / (double)all->parts));
+    const ls_dtype dtype = ls_tensor_dtype(all->sums[i].as.tensor);
+    const ls_tensor mean =
+        ls_mul_scalar(ls_nest_tensor(last, i + 1), 1 / (double)all->parts);
+    all->sums[i] = ls_leaf(ls_convert(mean, dtype));
   }
   return ls_ok();
 }

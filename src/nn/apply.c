@@ -78,7 +78,7 @@ ls_tensor ls_update_mix(double decay, ls_tensor x, ls_tensor y) {
 // ---- Values of a variable and its slots -------------------------------------
 // Slots of 16-bit variables are f32, and rules compute in f32, because squares
 // of gradients and an epsilon may be 0 in 16 bits.
-static ls_tensor widened(ls_tensor x) {
+ls_tensor ls_widened(ls_tensor x) {
   return ls_convert(x, ls_wide_dtype(ls_tensor_dtype(x)));
 }
 
@@ -96,7 +96,7 @@ static ls_tensor read_rows(const ls_update *update, ls_variable *variable) {
 ls_tensor ls_update_value(ls_update *update) {
   LS_MAKE_REQUIRE(update);
   if (update->w.ref == 0) update->w = read_rows(update, update->variable);
-  return widened(update->w);
+  return ls_widened(update->w);
 }
 
 ls_tensor ls_update_decay(ls_update *update) {
@@ -225,7 +225,7 @@ void ls_update_make(ls_update *update) {
   const bool decays = ls_update_decays(update);
   const ls_tensor gradient = update->gradient;
   find_rows(update, decays);
-  update->gradient = widened(update->gradient);
+  update->gradient = ls_widened(update->gradient);
   // A step by rows subtracts from the variable in place.
   if (!update->has_rows || decays) ls_update_value(update);
   if (!update->optimizer->rule.own_decay && decays)

@@ -134,6 +134,8 @@ void ls_update_make(ls_update *update);
 static inline ls_tensor ls_step_number(double value) {
   return ls_scalar(LS_DTYPE_F64, value);
 }
+// Returns x in the type in which it is computed with: f32 for 16-bit floats.
+ls_tensor ls_widened(ls_tensor x);
 // Returns x times a scalar of the step, in the type of x.
 ls_tensor ls_update_scale(ls_tensor x, ls_tensor scalar);
 // Returns decay times x + (1 - decay) times y.

@@ -157,8 +157,8 @@ TEST(a_step_in_a_graph_moves_all_copies) {
   {
     LS_GRAPH_SCOPE(graph);
     t.v = variable_in(strategy, (variable_kind){.name = "w", .initial = 1});
-    expect_ok(ls_sgd_create(&(ls_sgd_options){.learning_rate = 0.25},
-                            &t.optimizer));
+    expect_ok(
+        ls_sgd_create(&(ls_sgd_options){.learning_rate = 0.25}, &t.optimizer));
     step = ls_optimizer_minimize(t.optimizer, squared(ls_none(), &t));
     init = ls_global_initializer();
   }

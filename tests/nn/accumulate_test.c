@@ -139,6 +139,57 @@ TEST(a_session_fetches_the_mean_loss_after_the_updates) {
   assert_true(losses[1] < losses[0]);
 }
 
+// ---- Small floats ----------------------------------------------------------
+typedef struct slope {
+  ls_variable *w;
+  ls_optimizer *optimizer;
+  int64_t parts;
+} slope;
+
+// 600 w + 1000.
+static ls_tensor steep_loss(ls_nest args, void *user) {
+  const slope *s = user;
+  const ls_tensor x = ls_reduce_mean(ls_nest_tensor(args, 0), LS_ALL_AXES);
+  return ls_add_scalar(ls_mul(x, ls_variable_read(s->w)), 1000);
+}
+
+static ls_nest train_steeply(ls_nest args, void *user) {
+  const slope *s = user;
+  return ls_leaf(ls_optimizer_minimize_parts(s->optimizer, s->parts, steep_loss,
+                                             args, user));
+}
+
+static void expect_slope(ls_dtype dtype, int64_t parts, const double *xs,
+                         int64_t count) {
+  const double zero = 0, moved = -600 * 0x1p-10;
+  slope s = {.w = variable_of("w", dtype, LS_SCALAR, &zero), .parts = parts};
+  expect_ok(
+      ls_sgd_create(&(ls_sgd_options){.learning_rate = 0x1p-10}, &s.optimizer));
+  LS_OWN(ls_function, function) = unnamed_function(train_steeply, &s);
+  LS_OWN(ls_nest, args) =
+      LS_TUPLE(ls_nest_array(array_of(dtype, LS_SHAPE(count), xs)));
+  LS_OWN(ls_nest, result) = call_results(function, args);
+  const ls_array *loss = ls_nest_as_array(result);
+  assert_int_equal(ls_array_dtype(loss), dtype);
+  assert_true(ls_array_f64(loss, 0) == 1000);
+  expect_variable(s.w, &moved, 1, 0);
+  ls_variable_release(s.w);
+  ls_optimizer_release(s.optimizer);
+}
+
+// The sums would be infinities in f16, and end at 2^17 in bf16.
+TEST(many_parts_of_16_bits_are_added_in_f32) {
+  enum { COUNT = 512 };
+  double xs[COUNT];
+  for (int i = 0; i < COUNT; ++i)
+    xs[i] = 600;
+  for (int64_t parts = 1; parts <= COUNT; parts *= COUNT) {
+    expect_slope(LS_DTYPE_F16, parts, xs, COUNT);
+    expect_slope(LS_DTYPE_BF16, parts, xs, COUNT);
+  }
+}
+
+// ---- Refusals --------------------------------------------------------------
 static void expect_refused(int64_t parts, bool stopped, const char *part) {
   LS_OWN(net, n) = {.stopped = stopped};
   begin(&n, parts);
