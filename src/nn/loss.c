@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "base/plain.h"
+#include "base/values/numbers.h"
 #include "graph/make/make.h"
 #include "nn/shares.h"
 
@@ -63,12 +64,13 @@ ls_status ls_weights_repeat(const char *noun, ls_tensor values,
 ls_tensor ls_weighted_mean(ls_tensor losses, ls_tensor weights) {
   if (ls_tensor_is_failed(weights) || ls_tensor_is_failed(losses))
     return ls_reduce_loss(losses, LS_REDUCTION_MEAN);
-  const ls_dtype dtype = ls_tensor_dtype(losses);
+  const ls_dtype given = ls_tensor_dtype(losses), dtype = ls_wide_dtype(given);
   ls_tensor failed;
   if (!has_fractions("weighted mean", losses, &failed)) return failed;
   weights = ls_convert(weights, dtype);
   const ls_status status = ls_weights_repeat("losses", losses, &weights);
   if (!ls_status_is_ok(status)) return ls_make_failed("weighted mean", status);
+  losses = ls_convert(losses, dtype);
   const ls_tensor zero = ls_scalar(dtype, 0), one = ls_scalar(dtype, 1);
   // The product of 0 with an infinity or NaN would be NaN.
   const ls_tensor weighted = ls_not_equal(weights, zero);
@@ -78,9 +80,9 @@ ls_tensor ls_weighted_mean(ls_tensor losses, ls_tensor weights) {
   const ls_tensor total = ls_reduce_sum(weights, LS_ALL_AXES);
   const ls_tensor empty = ls_equal(total, zero);
   // Divides by 1 if there are no elements, because the gradient would be NaN.
-  return recorded(
-      ls_select(empty, zero, ls_div(sum, ls_select(empty, one, total))),
-      "weighted_mean");
+  const ls_tensor mean =
+      ls_select(empty, zero, ls_div(sum, ls_select(empty, one, total)));
+  return recorded(ls_convert(mean, given), "weighted_mean");
 }
 
 // ---- Class labels ----------------------------------------------------------

@@ -186,6 +186,19 @@ TEST(losses_without_weight_may_be_of_any_value) {
   expect_ok(ls_frame_end(NULL));
 }
 
+TEST(a_weighted_mean_of_16_bit_floats_is_summed_in_f32) {
+  static const ls_dtype types[] = {LS_DTYPE_F16, LS_DTYPE_BF16};
+  const double five = 5;
+  expect_ok(ls_frame_begin());
+  for (size_t d = 0; d < LS_COUNT_OF(types); ++d) {
+    const ls_tensor x = ls_fill(types[d], LS_SHAPE(70000), 5);
+    const ls_tensor mean = ls_weighted_mean(x, ls_scalar(LS_DTYPE_F32, 1));
+    assert_int_equal(ls_tensor_dtype(mean), types[d]);
+    expect_tensor(mean, &five, 1, 0);
+  }
+  expect_ok(ls_frame_end(NULL));
+}
+
 // Weights count as often as they are used.
 TEST(weights_are_broadcast_to_the_losses) {
   const double losses[] = {1, 2, 3, 4, 5, 6};
