@@ -178,6 +178,14 @@ ls_tensor ls_mean_absolute_error(ls_tensor x, ls_tensor y,
   return ls_reduce_loss(ls_abs(ls_sub(x, y)), reduction);
 }
 
+// Returns true if the number is finite in this type.
+static bool is_finite_in(ls_dtype dtype, double number) {
+  uint64_t held = 0;
+  ls_values_from_f64(dtype, &number, 1, &held);
+  ls_values_to_f64(dtype, &held, 1, &number);
+  return isfinite(number);
+}
+
 ls_tensor ls_huber_loss(ls_tensor x, ls_tensor y, double delta,
                         ls_reduction reduction) {
   ls_tensor failed;
@@ -189,10 +197,10 @@ ls_tensor ls_huber_loss(ls_tensor x, ls_tensor y, double delta,
         "huber", ls_invalid_argument("delta must be above 0, got %g", delta));
   // With c = min(|d|, delta) the loss is c^2 / 2 + delta (|d| - c).
   const ls_tensor distance = ls_abs(ls_sub(x, y));
-  const ls_tensor near =
-      ls_minimum(distance, ls_scalar(ls_tensor_dtype(distance), delta));
+  const ls_dtype dtype = ls_tensor_dtype(distance);
+  const ls_tensor near = ls_minimum(distance, ls_scalar(dtype, delta));
   ls_tensor losses = ls_mul_scalar(ls_square(near), 0.5);
-  if (isfinite(delta))
+  if (is_finite_in(dtype, delta))
     losses = ls_add(losses, ls_mul_scalar(ls_sub(distance, near), delta));
   return ls_reduce_loss(losses, reduction);
 }

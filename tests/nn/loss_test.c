@@ -324,6 +324,11 @@ TEST(a_huber_loss_without_a_limit_is_half_the_square) {
   expect_tensor(
       ls_huber_loss(x, ls_scalar(LS_DTYPE_F64, 1), INFINITY, LS_REDUCTION_NONE),
       (double[]){2, 501000.5}, 2, 0);
+  // Nor does a limit beyond the type limit anything.
+  const ls_tensor near = eager_of(LS_DTYPE_F16, LS_SHAPE(2), (double[]){1, 2});
+  expect_tensor(ls_huber_loss(near, ls_fill(LS_DTYPE_F16, LS_SHAPE(2), 0), 1e5,
+                              LS_REDUCTION_NONE),
+                (double[]){0.5, 2}, 2, 0);
   expect_ok(ls_frame_end(NULL));
 }
 
