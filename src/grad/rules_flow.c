@@ -75,7 +75,8 @@ ls_status gradient_call(ls_backward *g) {
 typedef struct branch_result {
   size_t input;  // The operand; 0 (the predicate): a variable.
   const ls_variable *variable;
-  size_t source;  // The variable's goal in the outer walk.
+  size_t source;      // The variable's goal in the outer walk.
+  bool has_gradient;  // True if a branch has a gradient for it.
 } branch_result;
 
 typedef struct branches {
@@ -148,7 +149,10 @@ static ls_status build_branch(const branches *all, size_t region,
   for (size_t i = 0; i < all->num_results; ++i) {
     ls_tensor gradient = ls_failed_tensor();
     if (goals[i] != SIZE_MAX) gradient = branch.goals[goals[i]].gradient;
-    if (gradient.ref == 0) gradient = zeros_of(all, &all->results[i]);
+    if (gradient.ref != 0)
+      all->results[i].has_gradient = true;
+    else
+      gradient = zeros_of(all, &all->results[i]);
     leaves[i] = ls_leaf(gradient);
   }
   *out_results = ls_nest_sequence(LS_KIND_TUPLE, leaves, all->num_results);
@@ -180,6 +184,7 @@ ls_status gradient_cond(ls_backward *g) {
       ls_cond(ls_gradient_input(g, 0), trace_then, trace_else, &all);
   LS_RETURN_IF_ERROR(ls_nest_status(made));
   for (size_t i = 0; i < all.num_results; ++i) {
+    if (!all.results[i].has_gradient) continue;
     const ls_tensor gradient = ls_nest_tensor(made, i);
     if (all.results[i].variable == NULL)
       g->din[all.results[i].input] = gradient;

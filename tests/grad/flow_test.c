@@ -61,6 +61,50 @@ static ls_tensor make_cond(const ls_tensor *xs, size_t count,
   return ls_square(ls_nest_tensor(made, 0));
 }
 
+static ls_nest stopped(ls_nest none, void *user) {
+  (void)none;
+  const operands *o = user;
+  return ls_leaf(ls_mul(ls_stop_gradient(ls_exp(o->a)), o->b));
+}
+
+static ls_nest alone(ls_nest none, void *user) {
+  (void)none;
+  const operands *o = user;
+  return ls_leaf(ls_square(o->b));
+}
+
+static ls_nest gradients_of_stopped(ls_nest args, void *user) {
+  const ls_tensor v = ls_variable_read(user), x = ls_nest_tensor(args, 0);
+  operands o = {ls_mul(v, x), ls_nest_tensor(args, 1)};
+  LS_OWN(ls_nest, made) = ls_cond(is_above(o.b, 0), stopped, alone, &o);
+  const ls_nest xs[] = {ls_leaf(x), ls_nest_variable(user), ls_leaf(o.b)};
+  ls_nest grads[3];
+  const ls_status status = ls_gradients(&made, 1, xs, 3, NULL, grads);
+  ls_nest_release(xs[1]);
+  return ls_status_is_ok(status) ? ls_nest_sequence(LS_KIND_LIST, grads, 3)
+                                 : ls_fail(status);
+}
+
+TEST(a_branch_has_no_gradient_where_neither_side_has_one) {
+  LS_OWN(ls_variable, v) = NULL;
+  expect_ok(ls_variable_create(&(ls_variable_options){.name = "v",
+                                                      .dtype = LS_DTYPE_F64,
+                                                      .shape = LS_SCALAR},
+                               &v));
+  LS_OWN(ls_function, f) = unnamed_function(gradients_of_stopped, v);
+  LS_OWN(ls_nest, args) = LS_LIST(ls_nest_zeros(LS_DTYPE_F64, LS_SCALAR),
+                                  ls_nest_zeros(LS_DTYPE_F64, LS_SCALAR));
+  for (int i = 0; i < 2; ++i) {
+    ls_array_set_f64(ls_nest_as_array(ls_nest_item(args, 1)), 0, i * 2);
+    LS_OWN(ls_nest, result) = call_results(f, args);
+    assert_int_equal(ls_nest_item(result, 0).kind, LS_KIND_NONE);
+    assert_int_equal(ls_nest_item(result, 1).kind, LS_KIND_NONE);
+    // exp(0), or 2 times 0.
+    assert_true(ls_array_f64(ls_nest_as_array(ls_nest_item(result, 2)), 0) ==
+                i);
+  }
+}
+
 TEST(the_branch_that_ran_is_differentiated) {
   LS_SPEC("O194");
   static const branching then_runs = {-1000, steep, flat};
