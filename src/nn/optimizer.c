@@ -500,6 +500,12 @@ static ls_tensor factor_for(double limit, ls_tensor squares) {
   return ls_div(bound, ls_maximum(ls_sqrt(squares), bound));
 }
 
+// Multiplies a gradient by an f64 scalar, which 16 bits may not hold.
+static ls_tensor scale_gradient(ls_tensor gradient, ls_tensor factor) {
+  return ls_convert(ls_update_scale(ls_widened(gradient), factor),
+                    ls_tensor_dtype(gradient));
+}
+
 ls_tensor ls_clip_one(const ls_clip *clip, ls_tensor gradient) {
   if (clip->value > 0) {
     const ls_dtype dtype = ls_tensor_dtype(gradient);
@@ -509,7 +515,7 @@ ls_tensor ls_clip_one(const ls_clip *clip, ls_tensor gradient) {
   }
   if (clip->norm > 0)
     gradient =
-        ls_update_scale(gradient, factor_for(clip->norm, square_sum(gradient)));
+        scale_gradient(gradient, factor_for(clip->norm, square_sum(gradient)));
   return gradient;
 }
 
@@ -521,7 +527,7 @@ void ls_clip_all(const ls_clip *clip, ls_tensor *gradients, size_t count,
   const ls_tensor factor =
       factor_for(clip->global_norm, ls_add_n(squares, count));
   for (size_t i = 0; i < count; ++i)
-    gradients[i] = ls_update_scale(gradients[i], factor);
+    gradients[i] = scale_gradient(gradients[i], factor);
 }
 
 // ---- Schedules -------------------------------------------------------------

@@ -131,6 +131,30 @@ TEST(gradients_within_the_limits_keep_their_bits) {
     assert_true(got[i] == -a[i]);
 }
 
+// The factor, below 2^-19, has few bits in f16.
+TEST(norms_of_16_bit_gradients_are_clipped_in_f32) {
+  enum { MANY = 1000 };
+  double zeros[MANY] = {0}, large[MANY], got[MANY];
+  for (int i = 0; i < MANY; ++i)
+    large[i] = 60000;
+  for (int global = 0; global < 2; ++global) {
+    const ls_clip clip = {.norm = global ? 0 : 1, .global_norm = global};
+    LS_OWN(ls_optimizer, optimizer) = NULL;
+    LS_OWN(ls_variable, w) =
+        variable_of("w", LS_DTYPE_F16, LS_SHAPE(MANY), zeros);
+    expect_ok(ls_sgd_create(&(ls_sgd_options){.learning_rate = 1, .clip = clip},
+                            &optimizer));
+    expect_ok(ls_frame_begin());
+    const ls_nest gradient =
+        ls_leaf(eager_of(LS_DTYPE_F16, LS_SHAPE(MANY), large));
+    ls_optimizer_apply(optimizer, &w, &gradient, 1);
+    expect_ok(ls_frame_end(NULL));
+    read_variable(w, got, MANY);
+    for (int i = 0; i < MANY; ++i)
+      assert_true(fabs(got[i] * sqrt(MANY) + 1) <= 0x1p-11);
+  }
+}
+
 // The squares are beyond f32, or vanish in it; the norms are not.
 TEST(norms_of_very_large_and_small_gradients_are_clipped) {
   static const double sizes[] = {3e30, 3e-30};
