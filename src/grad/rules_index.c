@@ -257,9 +257,13 @@ ls_status gradient_gather(ls_backward *g) {
 
 ls_status gradient_indexed_slices(ls_backward *g) {
   const ls_tensor indices = ls_gradient_input(g, 0), d = g->dout[0];
-  const int32_t rank = ls_tensor_shape(ls_op_output(g->op, 0)).rank;
+  const ls_shape shape = ls_tensor_shape(ls_op_output(g->op, 0));
+  if (shape.rank >= 0 && shape.dim[0] == 0) {
+    g->din[1] = ls_gradient_zeros(ls_gradient_input(g, 1));
+    return ls_ok();
+  }
   const ls_tensor take =
-      as_updates(in_range(indices, ls_dim_size(d, 0)), rank - 1);
+      as_updates(in_range(indices, ls_dim_size(d, 0)), shape.rank - 1);
   const ls_tensor rows = ls_gather(d, indices, 0);
   g->din[1] = ls_select(take, rows, ls_gradient_number(d, 0));
   return ls_ok();

@@ -154,6 +154,26 @@ TEST(small_floats_are_rounded_once) {
   EXPECT_ROWS(result, 0, 512);  // One after another in bf16 they stop at 256.
 }
 
+// Adds the slices to a table without rows.
+static ls_nest gradient_of_no_rows(ls_nest args, void *user) {
+  (void)user;
+  const ls_tensor values = ls_nest_tensor(args, 0);
+  const ls_tensor table = ls_fill(LS_DTYPE_F32, LS_SHAPE(0, 2), 0);
+  const ls_tensor indices = ls_fill(LS_DTYPE_I32, LS_SHAPE(3), 0);
+  const ls_nest y = ls_leaf(sum_of(ls_indexed_slices(indices, values, table)));
+  const ls_nest x = ls_leaf(values);
+  ls_nest gradient = ls_none();
+  const ls_status status = ls_gradients(&y, 1, &x, 1, NULL, &gradient);
+  return ls_status_is_ok(status) ? gradient : ls_fail(status);
+}
+
+TEST(slices_of_no_rows_have_a_gradient_of_0) {
+  LS_OWN(ls_function, function) = unnamed_function(gradient_of_no_rows, NULL);
+  LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_zeros(LS_DTYPE_F32, LS_SHAPE(3, 2)));
+  LS_OWN(ls_nest, result) = call_results(function, args);
+  EXPECT_ROWS(result, 0, 0, 0);
+}
+
 static ls_nest make_misfit(ls_nest args, void *user) {
   const ls_tensor indices = ls_fill(LS_DTYPE_I32, LS_SHAPE(3), 0);
   return ls_leaf(ls_indexed_slices(indices, ls_nest_tensor(args, 0),
