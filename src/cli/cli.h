@@ -566,9 +566,9 @@ void cli_print_origin(ls_nest origin, int64_t number);
 ls_status cli_augment(const ls_train_config *config, ls_dataset **train);
 // Returns true if --data names files or a folder.
 bool cli_is_place(const char *data);
-// Returns the name with absolute paths of files or a folder, which may be in
-// `buffer` of PATH_MAX bytes.
-const char *cli_full_data(const char *data, char *buffer);
+// Makes paths of files or a folder absolute, in `buffer` of PATH_MAX bytes.
+//   LS_INVALID_ARGUMENT  a list does not fit, or the current folder has a comma.
+ls_status cli_full_data(const char **data, char *buffer);
 
 // Computes the means and deviations of the examples of a training set, in the
 // form of ls_train_config.normalize; the caller owns the text (cli_release).

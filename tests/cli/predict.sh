@@ -113,6 +113,9 @@ and the label is 15; --features COLUMN,...,LABEL gives others)" \
 ends 1 "'fish' is none of the 3 classes" eval words --data fish.csv
 : >empty.txt
 ends 1 "'/dev/stdin' has no row" predict words --data - <empty.txt
+gzip -c bare.csv >bare.csv.gz
+ends 1 "standard input is packed: pipe it through gunzip" \
+  predict words --data - <bare.csv.gz
 printf '\211\001\002\003junk' >junk
 ends 1 "'/dev/stdin' has neither: images are PNG or JPEG" predict words \
   --data - <junk

@@ -69,6 +69,25 @@ done
 grep -q "8 replicas for batches of 6 examples: 2 replicas have none" err.txt ||
   fail "no warning of idle replicas: $(cat err.txt)"
 
+# A run keeps absolute paths, whose folder is no pattern and has no comma.
+rm -rf 'x[1]' x1 'a,b'
+mkdir 'x[1]' x1 'a,b'
+for row in 1 2 3 4 5 6 7 8; do
+  echo "$row,1,2,3,$((row % 4))"
+done | tee 'a,b/rows.csv' >'x[1]/rows.csv'
+echo 'a;b' >x1/rows.csv
+(cd 'x[1]' && "$lockstep" train --model tiny --data 'r*.csv' --batch-size 4 \
+  --steps 1 --quiet --run-dir run) >out.txt 2>err.txt || fail "train in x[1]"
+"$lockstep" eval 'x[1]/run' >out.txt 2>err.txt || fail "eval of x[1]"
+cd 'a,b' || exit 1
+fails "a comma separates: rename the folder" --data 'r*.csv'
+fails "more than 4095 bytes with absolute paths" --data \
+  "/x/rows.csv$(printf ',/x/%0990d.csv' 1 2 3 4 5)"
+"$lockstep" train --model tiny --data rows.csv --batch-size 4 --steps 1 \
+  --quiet --run-dir run >../out.txt 2>../err.txt || fail "train in a,b"
+cd .. || exit 1
+"$lockstep" eval 'a,b/run' >out.txt 2>err.txt || fail "eval of a,b"
+
 fails "there is no file or folder 'no-such-folder'" --data no-such-folder
 mkdir data
 fails "there is no 'data/train-labels-idx1-ubyte', nor the same with .gz" \

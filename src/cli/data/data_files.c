@@ -2,7 +2,6 @@
 // Opens the files that a text names.
 #define _GNU_SOURCE
 #include <errno.h>
-#include <glob.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -32,7 +31,11 @@ static ls_status keep_input(void) {
 // Opens standard input, whose format its first bytes tell: texts are CSV.
 static ls_status open_input(cli_files *files) {
   static const char path[] = "/dev/stdin";
+  unsigned char head[2] = {0};
   LS_RETURN_IF_ERROR(keep_input());
+  if (pread(STDIN_FILENO, head, 2, 0) == 2 && memcmp(head, "\x1f\x8b", 2) == 0)
+    return ls_invalid_argument("standard input is packed: pipe it through "
+                               "gunzip");
   snprintf(files->first, sizeof(files->first), "%s", path);
   files->paths[0] = path;
   files->format = cli_format_find(path);
@@ -43,17 +46,29 @@ static ls_status open_input(cli_files *files) {
   return ls_ok();
 }
 
+// Writes the first of the files that a pattern names to their readers.
+static ls_status match_first(const char *pattern, char out_path[PATH_MAX]) {
+  CLI_OWN(ls_dataset, names) = ls_dataset_files(pattern);
+  CLI_OWN(ls_iterator, iterator) = NULL;
+  CLI_OWN(ls_nest, name) = ls_none();
+  LS_RETURN_IF_ERROR(ls_iterator_create(names, NULL, &iterator));
+  LS_RETURN_IF_ERROR(ls_iterator_next(iterator, &name));
+  const ls_bytes *bytes = ls_array_data(ls_nest_as_array(name));
+  snprintf(out_path, PATH_MAX, "%.*s", (int)bytes->size, bytes->data);
+  return ls_ok();
+}
+
 static ls_status find_first(cli_files *files) {
-  glob_t found = {0};
   struct stat info;
   const char *path = files->paths[0];
   // If a file has a star in its name, the path means that file.
-  if (stat(path, &info) == 0)
+  if (stat(path, &info) == 0) {
     snprintf(files->first, sizeof(files->first), "%s", path);
-  else if (glob(path, 0, NULL, &found) == 0)
-    snprintf(files->first, sizeof(files->first), "%s", found.gl_pathv[0]);
-  globfree(&found);
-  if (files->first[0] == '\0')
+  } else {
+    CLI_OWN(ls_status, status) = match_first(path, files->first);
+    if (ls_status_code(status) == LS_INVALID_ARGUMENT) return cli_give(&status);
+  }
+  if (files->first[0] == '\0' || stat(files->first, &info) != 0)
     return ls_not_found("there is no file or folder '%s'%s", path,
                         strpbrk(path, "/.*") == NULL
                             ? "; by name there are fashion-mnist and synthetic"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A run's data: training and test sets.
 #define _GNU_SOURCE
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,23 +24,39 @@ bool cli_is_place(const char *data) {
          strcmp(data, no_test) != 0;
 }
 
-const char *cli_full_data(const char *data, char *buffer) {
-  if (!cli_is_place(data) || data[0] == '\0') return data;
-  if (realpath(data, buffer) != NULL) return buffer;
-  // Prefixes each path of a pattern or list with the current folder.
+// Writes the paths of a pattern or list, each after the current folder.
+static ls_status put_full_paths(const char *data, char *buffer) {
   char here[PATH_MAX];
   size_t used = 0;
-  if (getcwd(here, sizeof(here)) == NULL) return data;
+  if (getcwd(here, sizeof(here)) == NULL)
+    return LS_STATUS(LS_UNAVAILABLE, "the current folder: %s", strerror(errno));
   for (const char *at = data; at != NULL;) {
     const size_t length = strcspn(at, ",");
+    const bool is_full = *at == '/';
+    if (!is_full && strchr(here, ',') != NULL)
+      return ls_invalid_argument(
+          "'%s' in folder '%s': a run keeps patterns and lists as absolute "
+          "paths, which a comma separates: rename the folder",
+          data, here);
     const int put = snprintf(buffer + used, PATH_MAX - used, "%s%s%s%.*s",
-                             used > 0 ? "," : "", *at == '/' ? "" : here,
-                             *at == '/' ? "" : "/", (int)length, at);
-    if (put < 0 || (size_t)put >= PATH_MAX - used) return data;
+                             used > 0 ? "," : "", is_full ? "" : here,
+                             is_full ? "" : "/", (int)length, at);
+    if (put < 0 || (size_t)put >= PATH_MAX - used)
+      return ls_invalid_argument("'%.40s...' is a list that has more than %d "
+                                 "bytes with absolute paths: give a pattern",
+                                 data, PATH_MAX - 1);
     used += (size_t)put;
     at = at[length] == ',' ? at + length + 1 : NULL;
   }
-  return buffer;
+  return ls_ok();
+}
+
+ls_status cli_full_data(const char **data, char *buffer) {
+  if (!cli_is_place(*data) || *data[0] == '\0') return ls_ok();
+  if (realpath(*data, buffer) == NULL)
+    LS_RETURN_IF_ERROR(put_full_paths(*data, buffer));
+  *data = buffer;
+  return ls_ok();
 }
 
 // ---- Data without files ----------------------------------------------------

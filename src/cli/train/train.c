@@ -396,14 +396,15 @@ static int run_session(const train_flags *flags, session *run) {
   run->run_folder = resumes_in_place(flags) ? flags->resume : flags->run_folder;
   run->data = run->config.data;
   run->test_data = run->config.test;
-  run->config.data = cli_full_data(run->config.data, data);
-  run->config.test = cli_full_data(run->config.test, test);
+  ls_status status = cli_full_data(&run->config.data, data);
+  if (ls_status_is_ok(status)) status = cli_full_data(&run->config.test, test);
+  if (!ls_status_is_ok(status)) return cli_report("train", status);
   if (run->config.warm_start[0] != '\0' &&
       realpath(run->config.warm_start, warm) != NULL)
     run->config.warm_start = warm;
   run->config.model = cli_full_model(run->config.model, model, sizeof(model));
   ls_trace *trace = NULL;
-  ls_status status = cli_trace_begin(run->runtime, flags->trace, &trace);
+  status = cli_trace_begin(run->runtime, flags->trace, &trace);
   if (ls_status_is_ok(status)) status = cli_watch_begin(run->runtime);
   if (ls_status_is_ok(status)) status = train_model(flags, type, run);
   cli_watch_end();

@@ -36,7 +36,8 @@ const char *cli_train_flag_text(const char *name, cli_kind kind,
     if (*(const bool *)value) snprintf(room, PATH_MAX, "true");
   } else if (*(const char *const *)value != NULL) {
     const char *given = *(const char *const *)value;
-    return is_data(name) ? cli_full_data(given, room) : given;
+    if (is_data(name)) ls_status_free(cli_full_data(&given, room));
+    return given;
   }
   return room;
 }
