@@ -224,6 +224,7 @@ void cli_print_row(ls_nest values, int64_t row);
 double cli_array_part(const ls_array *array, int64_t index, int part);
 // Returns the number of bytes of the UTF-8 character at `text`; 0: none.
 size_t cli_utf8_size(const char *text, size_t size);
+bool cli_is_utf8(const char *text, size_t size);
 // Write to a file: a number, a string (bytes that are no UTF-8 become U+FFFD),
 // a nest, a row of an array.
 void cli_write_real(FILE *to, double value, int digits);

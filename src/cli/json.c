@@ -44,6 +44,16 @@ size_t cli_utf8_size(const char *text, size_t size) {
   return width;
 }
 
+bool cli_is_utf8(const char *text, size_t size) {
+  while (size > 0) {
+    const size_t width = cli_utf8_size(text, size);
+    if (width == 0) return false;
+    text += width;
+    size -= width;
+  }
+  return true;
+}
+
 void cli_write_json(FILE *to, const char *bytes, size_t size) {
   putc('"', to);
   for (const char *at = bytes, *end = bytes + size; at < end; ++at) {

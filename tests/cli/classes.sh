@@ -122,6 +122,13 @@ ends 1 "'label' of 'words.csv' is read as labels and has texts; the run was" \
 ends 1 "model 'tiny' has 4 classes, the labels of 'five.csv' are 5 texts" \
   train $tiny --quiet --data five.csv --outputs 4
 # shellcheck disable=SC2086
+printf 'a,b\n1,x\n2,\374\n' >latin.csv
+ends 1 "row 2 of column 'b' is no UTF-8; iconv -f LATIN1" train $tiny --quiet \
+  --data latin.csv
+{ printf '\374,b\n' && printf '%s\n' 1,x 2,y 1,x 2,y; } >latin.csv
+"$lockstep" train $tiny --quiet --data latin.csv --batch-size 2 --steps 1 \
+  --run-dir latin --overwrite >out.txt 2>err.txt || fail "a column in Latin-1"
+LC_ALL=C grep -q "$(printf '\374')" latin/config.json && fail "no UTF-8"
 ends 1 "row 2 of column 'label' is empty: --missing label=TEXT" \
   train $tiny --quiet --data empty.csv
 # shellcheck disable=SC2086

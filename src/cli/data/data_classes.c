@@ -112,6 +112,10 @@ static ls_status add_label(cli_class_list *list, const char *column,
         "row %lld of column '%s' has several lines: names of classes are "
         "single lines",
         (long long)row + 1, column);
+  if (!cli_is_utf8(name.data, name.size))
+    return ls_invalid_argument("row %lld of column '%s' is no UTF-8; iconv -f "
+                               "LATIN1 -t UTF-8 converts Latin-1",
+                               (long long)row + 1, column);
   const size_t at = find_name(list, name, &found);
   if (found) {
     ++list->rows[at];

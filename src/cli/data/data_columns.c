@@ -139,7 +139,8 @@ static ls_status keep_columns(const cli_sheet *table, const cli_choice *choice,
         return ls_ok();
     const bool is_array = table->widths[choice->items[i]] > 0;
     size += strlen(name) + 1 + (is_array ? sizeof("\t9223372036854775807") : 0);
-    if (name[0] == '\0' || strpbrk(name, "\t\n") != NULL || size > MOST)
+    if (name[0] == '\0' || strpbrk(name, "\t\n") != NULL ||
+        !cli_is_utf8(name, strlen(name)) || size > MOST)
       return ls_ok();
   }
   char *names = cli_allocate(size), *at = names;
