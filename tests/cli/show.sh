@@ -109,8 +109,13 @@ rm empty/metrics.jsonl
 ends 1 "'empty' is no run folder: it has neither config.json nor metrics.jsonl, nor event files" \
   show empty
 ends 1 "'nowhere' is no run folder" show nowhere
-ends 1 "there is no metric 'los' in 'run'; there are: loss, accuracy" show run \
-  --metric los
+for flag in "" --json --table --live; do
+  # shellcheck disable=SC2086
+  ends 1 "there is no metric 'los' in 'run'; there are: loss, accuracy" show \
+    run --metric los $flag
+done
+ends 2 "--log is for charts, not for --json" show run --log --json
+ends 2 "--width is for charts, not for --table" show run --width 50 --table
 ends 2 "--live, --json and --table exclude one another" show run --live --json
 ends 2 "RUN... is missing" show
 

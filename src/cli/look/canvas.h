@@ -125,9 +125,12 @@ typedef struct cli_panels {
   bool compares;    // There are several runs, whose names label curves.
 } cli_panels;
 
+// Checks that each pattern fits a metric of one of the runs.
+//   LS_NOT_FOUND  one fits none: lists the metrics.
+ls_status cli_panels_check(const cli_histories *histories,
+                           const cli_words *only);
 // Makes panels of the metrics that fit `only`. The series are lent, so the
 // histories must outlive the panels.
-//   LS_NOT_FOUND  a pattern of `only` fits no metric: lists them.
 ls_status cli_panels_make(const cli_histories *histories, const cli_words *only,
                           cli_panels *out);
 void cli_panels_close(cli_panels *panels);  // Accepts zeroed panels.

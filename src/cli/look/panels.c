@@ -43,9 +43,8 @@ static ls_status add_curve(cli_panels *panels, const cli_series *series,
   return ls_ok();
 }
 
-// Checks that each pattern fits a metric of one of the runs.
-static ls_status check_patterns(const cli_histories *histories,
-                                const cli_words *only) {
+ls_status cli_panels_check(const cli_histories *histories,
+                           const cli_words *only) {
   for (size_t k = 0; k < only->count; ++k) {
     char all[512] = "none";
     bool found = false;
@@ -70,7 +69,6 @@ static ls_status check_patterns(const cli_histories *histories,
 ls_status cli_panels_make(const cli_histories *histories, const cli_words *only,
                           cli_panels *out) {
   *out = (cli_panels){.steps = {NAN, NAN}, .compares = histories->count > 1};
-  LS_RETURN_IF_ERROR(check_patterns(histories, only));
   size_t count = 0;
   for (size_t r = 0; r < histories->count; ++r)
     count += histories->items[r].num_series;

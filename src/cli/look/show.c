@@ -137,6 +137,9 @@ static ls_status show_runs(shower *self, bool *out_running) {
   LS_RETURN_IF_ERROR(
       cli_histories_read(flags->folders, flags->num_folders, &histories));
   *out_running = is_any_running(&histories);
+  // A run that goes on may get a metric later.
+  if (!flags->live || !*out_running)
+    LS_RETURN_IF_ERROR(cli_panels_check(&histories, &self->only));
   if (flags->table) printf("run\tstep\tmetric\tvalue\n");
   for (size_t i = 0; i < histories.count && flags->json; ++i)
     print_json(&histories.items[i], &self->only);
@@ -199,8 +202,14 @@ static bool check_flags(const show_flags *flags) {
     return cli_refuse(command,
                       "--width is '%lld', expected a whole number from %d on",
                       (long long)flags->width, LEAST_WIDTH);
-  if (flags->json + flags->table + flags->live <= 1) return true;
-  return cli_refuse(command, "--live, --json and --table exclude one another");
+  if (flags->json + flags->table + flags->live > 1)
+    return cli_refuse(command,
+                      "--live, --json and --table exclude one another");
+  if ((!flags->json && !flags->table) || (!flags->log && flags->width == 0))
+    return true;
+  return cli_refuse(command, "--%s is for charts, not for --%s",
+                    flags->log ? "log" : "width",
+                    flags->json ? "json" : "table");
 }
 
 int cli_show(int argc, char **argv) {
