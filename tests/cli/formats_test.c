@@ -530,6 +530,7 @@ TEST(what_cannot_be_learnt_from_is_told) {
                                                 "with --test"},
       {"synthetic --features a,b", "--features cannot be given with --data "
                                    "synthetic"},
+      {"images --missing a=0", "--missing is for columns of .csv and .jsonl "},
       {"images --features a,b", "--features is for .npz, .csv, .jsonl and "
                                 ".tfrecord"},
       {"mnist/train-images-idx3-ubyte", "is one array; give two files"},

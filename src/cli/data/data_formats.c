@@ -399,13 +399,13 @@ ls_status cli_open_shown(const cli_files *files, const char *features_text,
   const cli_format *format = files->format;
   *out = NULL;
   if (format == NULL || !format->has_features) {
-    // Without --features two files are examples and labels.
-    const bool paired =
-        format != NULL && format->open_pairs != NULL &&
-        (format->open == NULL || (files->count == 2 && features.count == 0));
-    if (paired) return format->open_pairs(files, &request, out);
     if (features.count > 0) return refuse_features(files);
-    return open_as_it_is(files, out);
+    LS_RETURN_IF_ERROR(check_kind(files, &classes));
+    // Two files are examples and labels.
+    const bool paired = format != NULL && format->open_pairs != NULL &&
+                        (format->open == NULL || files->count == 2);
+    return paired ? format->open_pairs(files, &request, out)
+                  : open_as_it_is(files, out);
   }
   ls_status status = cli_open_pairs(files, &named, out);
   // If a flag was given, reports the failure; else shows the file's elements
