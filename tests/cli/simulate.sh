@@ -93,7 +93,10 @@ ends 2 "train --resume: a simulated training has one new run" simulate -- \
 ends 2 "train --data a.npz: the disk of a simulated training is in memory" \
   simulate -- train --model tiny --data a.npz
 ends 2 "--ranks is '0', expected a whole number from 1 on" simulate --ranks 0
-ends 1 "the training fails without faults" simulate -- train --model none
+ends 2 "train: the disk of a simulated training is in memory and has no files" \
+  simulate -- train --model tiny
+ends 1 "the training fails without faults" simulate -- train --model none \
+  --data synthetic
 ends 1 "--replicas is 1, but there are 2 ranks" simulate -- \
   train --model tiny --data synthetic
 ends 1 "there is no 'none/metrics.jsonl'" simulate --reference none -- \

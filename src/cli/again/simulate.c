@@ -449,11 +449,11 @@ static bool take_words(simulate *self, int argc, char **argv, char **words) {
           refused[k]);
     }
   }
-  if (data != NULL && strcmp(data, "synthetic") != 0)
+  if (data == NULL || strcmp(data, "synthetic") != 0)
     return cli_refuse(command,
-                      "train --data %s: the disk of a simulated training is in "
+                      "train%s%s: the disk of a simulated training is in "
                       "memory and has no files; give --data synthetic",
-                      data);
+                      data != NULL ? " --data " : "", data != NULL ? data : "");
   memcpy(words, earlier, sizeof(earlier));
   memcpy(words + EARLIER, argv + 1, (size_t)(argc - 1) * sizeof(*words));
   memcpy(words + EARLIER + argc - 1, later, sizeof(later));
