@@ -82,6 +82,9 @@ plan mlp --data synthetic --batch-size 64 --no-steps --json --test none
 [ "$(field parameter_bytes)" = 2678824 ] || fail "other parameters"
 [ "$(field step_seconds)" = null ] || fail "a time without steps"
 least=$(field step_bytes)
+plan mlp --data synthetic --batch-size 64 --no-steps --json --test none \
+  --gradient-norm
+[ "$(field step_bytes)" = $((least + 2678824)) ] || fail "no norm in the plan"
 plan mlp --data synthetic --batch-size 512 --no-steps --json
 [ "$(field step_bytes)" -gt "$least" ] || fail "a larger batch needs no more"
 [ "$(field evaluation_bytes)" -gt 1000000 ] || fail "no evaluation"
@@ -162,6 +165,7 @@ refuses 2 '^lockstep plan: --resume: a run that goes on is not planned' \
   tiny --resume run
 refuses 2 "^lockstep plan: --tpu: " tiny --tpu virtual:2x2
 refuses 2 "^lockstep plan: --seeds: " tiny --seeds 2
+refuses 2 "^lockstep plan: --find-lr: " tiny --find-lr
 refuses 2 "^lockstep plan: --stop-early and --keep-best: " \
   "$libraries/estimators.so:line" --stop-early test_loss
 refuses 2 "MODEL is missing" --data synthetic

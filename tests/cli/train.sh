@@ -173,6 +173,11 @@ awk '/^seed 1: / { seeds = 1 } /^(seed [01]: )?loss:/ { sum += $NF }
      END { exit !(seeds && mean > sum / 2 - 1e-3 && mean < sum / 2 + 1e-3) }' \
   out.txt || fail "the mean is of other losses"
 
+# One seed is a run in a folder of its own, too.
+"$lockstep" train --model tiny --data synthetic --steps 2 --seeds 1 \
+  --run-dir seeds --overwrite --quiet >out.txt 2>err.txt || fail "--seeds 1"
+[ -s seeds/seed-0/model.safetensors ] || fail "--seeds 1 is not in seed-0"
+
 # Several seeds: each run is that of its seed alone.
 rm -rf seeds alone
 "$lockstep" train --model tiny --data synthetic --steps 40 --seed 5 --seeds 2 \

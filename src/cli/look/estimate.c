@@ -233,6 +233,7 @@ ls_status cli_plan_memory(cli_plan_run *run, int64_t batch_size,
       fmax(0, cli_resident_bytes() - memory.data - memory.parameters - batch) +
       first_step_bytes;
   memory.values = (double)figures.temporary_bytes;
+  if (run->config.gradient_norm) memory.values += memory.parameters;
   memory.input =
       batch * (cli_is_place(run->config.data) ? file_batches : own_batches);
   const bool is_model = run->step.estimator == NULL;

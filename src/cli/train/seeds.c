@@ -24,7 +24,7 @@ void cli_spread_print(const cli_spread *all) {
 }
 
 bool cli_train_has_seeds(const train_flags *flags) {
-  return flags->seeds > 1 && flags->find_lr == NULL;
+  return flags->seeds > 0 && flags->find_lr == NULL;
 }
 
 // Refuses flags of one run.
