@@ -256,6 +256,9 @@ static bool check_flags(const estimator_flags *flags,
            (flags->params != NULL || flags->iterations != NULL))
     says = "--find-lr chooses the rates, of one step each: leave --param and "
            "--iterations-per-loop out";
+  else if (cli_is_linked(type) && train->resume == NULL &&
+           flags->params != NULL && asked->learning_rate != 0)
+    says = "--learning-rate and --param learning_rate: give one of them";
   else if (asked->stop_early == NULL &&
            (asked->patience != 0 || asked->min_delta != 0))
     says = "--patience and --min-delta are for --stop-early";

@@ -39,7 +39,10 @@ static bool take_folder(const char *command, const ls_estimator_type *type,
             flags->data != NULL ? "data" : "features", type->name);
   if (!cli_split_step(command, flags->folder, flags->room, &step)) return false;
   flags->folder = flags->room;
-  if (step.set && flags->checkpoint == NULL) {
+  if (step.set && flags->checkpoint != NULL)
+    return cli_refuse(command, "RUN@STEP and --checkpoint each name a "
+                               "checkpoint: give one of them");
+  if (step.set) {
     snprintf(flags->saved, sizeof(flags->saved), "%s/model.ckpt-%lld",
              flags->room, (long long)step.value);
     flags->checkpoint = flags->saved;

@@ -259,9 +259,13 @@ bool cli_check_device(const char *command) {
   if (cli_device.bits != NULL &&
       !cli_choose(command, "bits", cli_device.bits, bits, 2))
     return false;
-  if (!given || cli_device.name != NULL) return true;
-  return cli_refuse(command, "--%s is for devices with a plug-in: add --device",
-                    cli_device.count > 0 ? "devices" : "bits");
+  if (!given ||
+      (cli_device.name != NULL && strcmp(cli_device.name, "cpu") != 0))
+    return true;
+  return cli_refuse(command, "--%s is for devices with a plug-in%s",
+                    cli_device.count > 0 ? "devices" : "bits",
+                    cli_device.name == NULL ? ": add --device"
+                                            : ", not for --device cpu");
 }
 
 bool cli_check_arithmetic(const char *command, const char *precision,

@@ -223,15 +223,16 @@ static bool find_in_run(const char *command, cli_step_flags *flags) {
 
 bool cli_step_find(const char *command, cli_step_flags *flags) {
   cli_found found = {0};
-  if (ls_model_find(flags->model) == NULL && cli_is_run(flags->model))
-    return find_in_run(command, flags);
-  if (!cli_find_type(command, flags->model, &found)) return false;
+  const bool is_run =
+      ls_model_find(flags->model) == NULL && cli_is_run(flags->model);
+  if (!is_run && !cli_find_type(command, flags->model, &found)) return false;
   flags->type = found.model;
   flags->estimator = found.estimator;
   if (found.estimator != NULL) return check_estimator(command, flags);
   if (flags->params != NULL)
-    return cli_refuse(command, "--param is for estimators: '%s' is a model",
-                      flags->model);
+    return cli_refuse(command, "--param is for estimators: '%s' is a %s",
+                      flags->model, is_run ? "run" : "model");
+  if (is_run) return find_in_run(command, flags);
   if (!cli_flagged_type(command, flags->task, flags->outputs, &flags->type,
                         &flags->adapted))
     return false;

@@ -76,6 +76,8 @@ does '^loss: ' train --param width=12,rate=0.01 --steps 3
 [ -s runs/line-1/model.ckpt-3.safetensors ] || fail "no runs/line-1"
 does '^loss: ' eval runs/line-1  # With the run's parameters.
 refused 1 "a/kernel" eval runs/line-1 $model --param width=11
+refused 2 "RUN@STEP and --checkpoint each name a checkpoint" \
+  eval runs/line-1@1 $model --checkpoint runs/line-1/model.ckpt-1
 does '^loss: ' train --warm-start cpu --only 'a/*' --steps 1 --quiet
 ! grep -q 'the run is in' err.txt || fail "--quiet"
 
@@ -171,6 +173,8 @@ does '^\{"class":1,"probability":0\.2' predict linked-pod --data synthetic \
 does '^linked-mirrored/[0-9]+$' export linked-mirrored --onnx
 refused 2 "--data is not for estimators of shared libraries: its input \
 functions have the data" train --model e.so:line --data synthetic
+refused 2 "--learning-rate and --param learning_rate: give one of them" \
+  train $model $data --param learning_rate=0.5 --learning-rate 0.1
 refused 2 "--param has 'width': models of the library take only" \
   train $model $data --param width=3
 refused 2 "--param has 'learning_rate=0', expected a number above 0" \

@@ -48,6 +48,8 @@ gives 0 "are in files" replay --quiet run --at 1 --break --out files
 [ "$before" = "$(cd run && ls -l && cksum ./*)" ] || fail "the run is changed"
 gives 2 "--at STEP and --break belong together" replay run --at 3
 gives 2 "--at STEP and --break belong together" replay run --break
+gives 2 "--at STEP and --break belong together" replay run --at 3 --break \
+  --find-spike 0.1
 gives 1 "cannot be made again" replay --quiet run --at 25 --break
 
 # A spike: in a training, and in its replay, which writes the step's files.

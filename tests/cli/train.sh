@@ -30,6 +30,8 @@ for file in config.json metrics.jsonl model.safetensors \
 done
 grep -qF '"seed":7' run/config.json || fail "the seed is not in config.json"
 
+ends 2 "--param is for estimators: 'run' is a run" bench run --param a=1
+
 # --quiet says nothing but the result.
 # shellcheck disable=SC2086
 "$lockstep" train $tiny --quiet --run-dir run --overwrite >out.txt 2>err.txt ||

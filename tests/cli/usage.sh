@@ -90,6 +90,12 @@ refuses "'train'; put -- before the program" launch --ranks 2 train
 refuses "--bits is for devices with a plug-in: add --device" \
   bench mlp --bits exact
 refuses "--devices is for devices with a plug-in" train --devices 2
+refuses "--bits is for devices with a plug-in, not for --device cpu" \
+  train --device cpu --bits exact
+refuses "--test-steps needs a test, and --test none makes none" \
+  train --test none --test-steps 3
+refuses "--find-spike looks at steps, and --steps 0 makes none" \
+  train --steps 0 --find-spike 1
 refuses "--bits is 'all'" bench mlp --device pjrt --bits all
 refuses "there is no model 'mpl'; there are: tiny, mlp," train --model mpl
 refuses "lockstep bench: MODEL is missing" bench

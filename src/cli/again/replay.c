@@ -372,10 +372,11 @@ static bool set_breakpoint(cli_replaying *r, int64_t at, bool breaks,
   cli_breakpoint *breakpoint = &r->breakpoint;
   if ((at < 0) == breaks ||
       (breakpoint->folder != NULL && !breaks && r->flags.spike == 0) ||
-      (breaks && (r->from >= 0 || r->to >= 0)))
+      (breaks &&
+       (r->from >= 0 || r->to >= 0 || (r->flags.spike > 0 && r->spike == 0))))
     return cli_refuse(r->again.command,
                       "--at STEP and --break belong together, with "
-                      "--out, without --from and --to");
+                      "--out, without --from, --to and --find-spike");
   if (!breaks) return true;
   if (r->estimator != NULL)
     return cli_refuse(r->again.command,

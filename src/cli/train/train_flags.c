@@ -289,6 +289,13 @@ bool cli_train_check(train_flags *flags) {
     return false;
   if (!take_resume(flags)) return false;
   if (!check_stop_early(flags)) return false;
+  if (asked->test_steps > 0 && asked->test != NULL && !flags->any_metric &&
+      strcmp(asked->test, "none") == 0 && flags->again == NULL)
+    return cli_refuse("train", "--test-steps needs a test, and --test none "
+                               "makes none");
+  if (flags->only_saves && flags->spike != 0)
+    return cli_refuse("train", "--find-spike looks at steps, and --steps 0 "
+                               "makes none");
   if (!check_warm_start(flags) || !take_warm_start(flags)) return false;
   if (flags->resume == NULL && flags->inexact)
     return cli_refuse("train", "--allow-inexact is for --resume");
