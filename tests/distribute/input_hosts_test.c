@@ -85,40 +85,6 @@ TEST(ranks_with_replicas_are_hosts) {
   ls_host_map_deinit(&map);
 }
 
-TEST(lists_of_workers_are_checked) {
-  LS_SPEC("M67");
-  const char *const first[] = {"/device:GPU:0", "/device:GPU:1"};
-  const char *const second[] = {"/job:worker/task:1/device:GPU:0"};
-  const char *const twice[] = {"/device:GPU:1", "gpu:1"};
-  ls_host_map map = {0};
-  const ls_worker_list good[] = {{"/job:worker/task:0", first, 2},
-                                 {"/job:worker/task:1", second, 1}};
-  expect_ok(ls_host_map_init_lists(&map, ls_allocator_system(), good, 2));
-  assert_int_equal(map.num_values, 3);
-  assert_string_equal(map.hosts[0].devices[1],
-                      "/job:worker/replica:0/task:0/device:GPU:1");
-  ls_host_map_deinit(&map);
-  const struct {
-    ls_worker_list list[2];
-    const char *says;
-  } cases[] = {
-      {{{"/job:worker/task:0", twice, 2}, {"/job:worker/task:1", second, 1}},
-       "device:GPU:1' is listed twice under worker"},
-      {{{"/job:worker/task:0", first, 2}, {"/job:worker/task:0", first, 1}},
-       "is listed twice"},
-      {{{"/job:worker/task:0", second, 1}, {"/job:worker/task:1", second, 1}},
-       "but is one of"},
-      {{{"/job:worker/task:0", first, 2}, {"/job:worker/task:1", NULL, 0}},
-       "without devices"},
-  };
-  for (size_t i = 0; i < LS_COUNT_OF(cases); ++i) {
-    expect_status(
-        ls_host_map_init_lists(&map, ls_allocator_system(), cases[i].list, 2),
-        LS_INVALID_ARGUMENT, cases[i].says);
-    ls_host_map_deinit(&map);
-  }
-}
-
 TEST(hosts_without_the_same_number_of_replicas_are_uneven) {
   LS_SPEC("T146");
   const char *const devices[] = {TPU(0, 0), TPU(0, 1), TPU(0, 2), TPU(1, 0)};

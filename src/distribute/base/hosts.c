@@ -109,44 +109,6 @@ ls_status ls_host_map_init_ranks(ls_host_map *map, ls_allocator *allocator,
   return ls_ok();
 }
 
-static ls_status add_listed(ls_host_map *map, ls_input_host *host,
-                            const char *device) {
-  ls_device_name name, of;
-  LS_RETURN_IF_ERROR(ls_device_canonical(device, host->name, &name));
-  LS_RETURN_IF_ERROR(ls_device_host(name.text, &of));
-  if (strcmp(of.text, host->name) != 0)
-    return ls_invalid_argument(
-        "device '%s' is listed under worker '%s', but is one of '%s'",
-        name.text, host->name, of.text);
-  for (size_t i = 0; i < host->count; ++i)
-    if (strcmp(host->devices[i], name.text) == 0)
-      return ls_invalid_argument(
-          "device '%s' is listed twice under worker '%s'", name.text,
-          host->name);
-  return add_device(map, host, name.text);
-}
-
-ls_status ls_host_map_init_lists(ls_host_map *map, ls_allocator *allocator,
-                                 const ls_worker_list *lists, size_t count) {
-  LS_RETURN_IF_ERROR(hosts_init(map, allocator, count));
-  for (size_t w = 0; w < count; ++w) {
-    ls_device_name whole, name;
-    ls_input_host *host = NULL;
-    LS_RETURN_IF_ERROR(ls_device_canonical(lists[w].worker, NULL, &whole));
-    LS_RETURN_IF_ERROR(ls_device_host(whole.text, &name));
-    if (find_host(map, name.text) != NULL)
-      return ls_invalid_argument("worker '%s' is listed twice", name.text);
-    if (lists[w].count == 0)
-      return ls_invalid_argument("worker '%s' is listed without devices",
-                                 name.text);
-    LS_RETURN_IF_ERROR(add_host(map, name.text, lists[w].count, &host));
-    for (size_t i = 0; i < lists[w].count; ++i)
-      LS_RETURN_IF_ERROR(add_listed(map, host, lists[w].devices[i]));
-  }
-  number_values(map);
-  return ls_ok();
-}
-
 size_t ls_host_map_find(const ls_host_map *map, size_t value) {
   size_t host = 0;
   while (value >= map->hosts[host].first + map->hosts[host].count)

@@ -39,20 +39,6 @@ LS_MUST_USE ls_status ls_host_map_init(ls_host_map *map,
 LS_MUST_USE ls_status ls_host_map_init_ranks(
     ls_host_map *map, ls_allocator *allocator, const char *const *devices,
     size_t count, bool to_hosts, const ls_communicator *communicator);
-
-// The devices of one worker.
-typedef struct ls_worker_list {
-  const char *worker;
-  const char *const *devices;
-  size_t count;
-} ls_worker_list;
-// Makes a map from a caller's lists, worker by worker.
-//   LS_INVALID_ARGUMENT  a device twice under one worker, a device of another
-//                        worker, a worker twice or without devices
-LS_MUST_USE ls_status ls_host_map_init_lists(ls_host_map *map,
-                                             ls_allocator *allocator,
-                                             const ls_worker_list *lists,
-                                             size_t count);
 void ls_host_map_deinit(ls_host_map *map);
 LS_OWNED_STRUCT(ls_host_map, ls_host_map_deinit)
 
