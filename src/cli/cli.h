@@ -682,8 +682,6 @@ typedef struct cli_window {
   int columns, rows;
 } cli_window;
 cli_window cli_window_of(int descriptor);
-// Returns the width of standard error's terminal; 0 if unknown.
-int cli_columns(void);
 
 // Writes progress to standard error: a text without newline leaves the line
 // open, to be rewritten. Thread-safe, like cli_clear_progress.

@@ -21,8 +21,6 @@ cli_window cli_window_of(int descriptor) {
   return (cli_window){window.ws_col, window.ws_row};
 }
 
-int cli_columns(void) { return cli_window_of(STDERR_FILENO).columns; }
-
 // ---- Progress --------------------------------------------------------------
 // True while the line on standard error has no newline yet. Guarded by stderr's
 // lock.
@@ -68,7 +66,7 @@ static void write_progress(void *user, const char *text) {
 
 static int tell_width(void *user) {
   (void)user;
-  return cli_columns();
+  return cli_window_of(STDERR_FILENO).columns;
 }
 
 ls_status cli_progress_open(const ls_runtime *runtime, ls_progress **out) {

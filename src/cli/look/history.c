@@ -63,8 +63,10 @@ static size_t find_series(const cli_history *history, const char *name,
   return at;
 }
 
-ls_status cli_history_add(cli_history *history, const char *metric, size_t size,
-                          double step, double value) {
+// Adds a value to the series of a metric, whose name has `size` bytes. Values
+// that are not finite become NaN.
+static ls_status add_value(cli_history *history, const char *metric,
+                           size_t size, double step, double value) {
   const size_t at = find_series(history, metric, size);
   if (at == history->series_room) LS_RETURN_IF_ERROR(history_grow(history));
   cli_series *series = &history->series[at];
@@ -208,7 +210,7 @@ static ls_status add_line(cli_history *history, const char *text, double step) {
       history->epoch = (int64_t)value;
     if (is_position(&member)) continue;
     LS_RETURN_IF_ERROR(
-        cli_history_add(history, member.key, member.key_size, step, value));
+        add_value(history, member.key, member.key_size, step, value));
   }
   return ls_ok();
 }
@@ -313,8 +315,69 @@ static void find_state(cli_history *history) {
     history->state = CLI_RUN_ENDED;
 }
 
+// ---- Event files -----------------------------------------------------------
+CLI_OWNED_POINTER(ls_event_numbers, ls_event_numbers_destroy)
+
+// Adds the numbers of a folder's event files, with `prefix` before their tags,
+// which the first `known` series do not have.
+static ls_status add_events(cli_history *history, const char *folder,
+                            const char *prefix, size_t known) {
+  CLI_OWN(ls_event_numbers, numbers) = NULL;
+  LS_RETURN_IF_ERROR(ls_events_read(folder, NULL, &numbers));
+  double first = 0;
+  for (size_t i = 0; i < numbers->count; ++i) {
+    const ls_event_number *number = &numbers->items[i];
+    const size_t size = strlen(prefix) + strlen(number->tag);
+    CLI_OWN_ARRAY_OR_RETURN(char, name, size + 1);
+    snprintf(name, size + 1, "%s%s", prefix, number->tag);
+    if (find_series(history, name, size) < known) continue;
+    LS_RETURN_IF_ERROR(
+        add_value(history, name, size, (double)number->step, number->value));
+    if (number->step > history->step) history->step = number->step;
+    if (i == 0 || number->seconds < first) first = number->seconds;
+    if (history->metrics == NULL && number->seconds - first > history->seconds)
+      history->seconds = number->seconds - first;
+  }
+  history->num_lines += (int64_t)numbers->count;
+  return ls_ok();
+}
+
+// Adds the evaluations in a subfolder, whose path ends in "eval" or
+// "eval_NAME".
+static ls_status add_evaluations(cli_history *history, const char *path,
+                                 size_t known) {
+  const char *name = strrchr(path, '/');
+  char prefix[NAME_MAX + 2] = "test_";
+  name = name != NULL ? name + 1 : path;
+  if (strncmp(name, "eval_", 5) == 0 && name[5] != '\0')
+    snprintf(prefix, sizeof(prefix), "%s_", name + 5);
+  return add_events(history, path, prefix, known);
+}
+
+// Adds the numbers of the folder's event files, of metrics that it lacks.
+static ls_status add_all_events(cli_history *history) {
+  const size_t known = history->num_series;
+  LS_RETURN_IF_ERROR(add_events(history, history->folder, "", known));
+  // Names of folders are taken as they are, not as patterns.
+  char pattern[2 * PATH_MAX];
+  size_t used = 0;
+  for (const char *at = history->folder; *at != '\0'; ++at) {
+    if (used + 16 > sizeof(pattern)) return ls_ok();
+    if (strchr("*?[\\", *at) != NULL) pattern[used++] = '\\';
+    pattern[used++] = *at;
+  }
+  snprintf(pattern + used, sizeof(pattern) - used, "/eval*");
+  glob_t found = {0};
+  ls_status status = ls_ok();
+  if (glob(pattern, 0, NULL, &found) == 0)
+    for (size_t i = 0; i < found.gl_pathc && ls_status_is_ok(status); ++i)
+      status = add_evaluations(history, found.gl_pathv[i], known);
+  globfree(&found);
+  return status;
+}
+
 // ---- A run -----------------------------------------------------------------
-ls_status cli_history_read(const char *folder, cli_history *out) {
+static ls_status read_run(const char *folder, cli_history *out) {
   *out = (cli_history){.seconds_left = NAN};
   out->folder = cli_copy_text(folder, strlen(folder));
   if (out->folder == NULL) return ls_out_of_memory();
@@ -328,7 +391,7 @@ ls_status cli_history_read(const char *folder, cli_history *out) {
   LS_RETURN_IF_ERROR(read_lines(out));
   // An estimator's functions may have written more.
   out->of_events = !is_model && (out->config != NULL || out->metrics == NULL);
-  if (out->of_events) LS_RETURN_IF_ERROR(cli_history_add_events(out));
+  if (out->of_events) LS_RETURN_IF_ERROR(add_all_events(out));
   if (out->config == NULL && out->metrics == NULL && out->num_lines == 0)
     return cli_note_seeds(
         folder,
@@ -360,7 +423,7 @@ ls_status cli_histories_read(const char *const *folders, size_t count,
   CLI_SET_ARRAY_OR_RETURN(out->items, count);
   for (; out->count < count; ++out->count) {
     cli_history *history = &out->items[out->count];
-    const ls_status status = cli_history_read(folders[out->count], history);
+    const ls_status status = read_run(folders[out->count], history);
     if (ls_status_is_ok(status)) continue;
     cli_history_close(history);
     return status;
@@ -373,64 +436,4 @@ void cli_histories_close(cli_histories *histories) {
     cli_history_close(&histories->items[i]);
   cli_release(histories->items);
   *histories = (cli_histories){0};
-}
-
-// ---- Event files -----------------------------------------------------------
-CLI_OWNED_POINTER(ls_event_numbers, ls_event_numbers_destroy)
-
-// Adds the numbers of a folder's event files, with `prefix` before their tags,
-// which the first `known` series do not have.
-static ls_status add_events(cli_history *history, const char *folder,
-                            const char *prefix, size_t known) {
-  CLI_OWN(ls_event_numbers, numbers) = NULL;
-  LS_RETURN_IF_ERROR(ls_events_read(folder, NULL, &numbers));
-  double first = 0;
-  for (size_t i = 0; i < numbers->count; ++i) {
-    const ls_event_number *number = &numbers->items[i];
-    const size_t size = strlen(prefix) + strlen(number->tag);
-    CLI_OWN_ARRAY_OR_RETURN(char, name, size + 1);
-    snprintf(name, size + 1, "%s%s", prefix, number->tag);
-    if (find_series(history, name, size) < known) continue;
-    LS_RETURN_IF_ERROR(cli_history_add(history, name, size,
-                                       (double)number->step, number->value));
-    if (number->step > history->step) history->step = number->step;
-    if (i == 0 || number->seconds < first) first = number->seconds;
-    if (history->metrics == NULL && number->seconds - first > history->seconds)
-      history->seconds = number->seconds - first;
-  }
-  history->num_lines += (int64_t)numbers->count;
-  return ls_ok();
-}
-
-// Adds the evaluations in a subfolder, whose path ends in "eval" or
-// "eval_NAME".
-static ls_status add_evaluations(cli_history *history, const char *path,
-                                 size_t known) {
-  const char *name = strrchr(path, '/');
-  char prefix[NAME_MAX + 2] = "test_";
-  name = name != NULL ? name + 1 : path;
-  if (strncmp(name, "eval_", 5) == 0 && name[5] != '\0')
-    snprintf(prefix, sizeof(prefix), "%s_", name + 5);
-  return add_events(history, path, prefix, known);
-}
-
-ls_status cli_history_add_events(cli_history *history) {
-  const size_t known = history->num_series;
-  LS_RETURN_IF_ERROR(add_events(history, history->folder, "", known));
-  // Names of folders are taken as they are, not as patterns.
-  char pattern[2 * PATH_MAX];
-  size_t used = 0;
-  for (const char *at = history->folder; *at != '\0'; ++at) {
-    if (used + 16 > sizeof(pattern)) return ls_ok();
-    if (strchr("*?[\\", *at) != NULL) pattern[used++] = '\\';
-    pattern[used++] = *at;
-  }
-  snprintf(pattern + used, sizeof(pattern) - used, "/eval*");
-  glob_t found = {0};
-  ls_status status = ls_ok();
-  if (glob(pattern, 0, NULL, &found) == 0)
-    for (size_t i = 0; i < found.gl_pathc && ls_status_is_ok(status); ++i)
-      status = add_evaluations(history, found.gl_pathv[i], known);
-  globfree(&found);
-  return status;
 }

@@ -59,12 +59,6 @@ typedef struct cli_history {
   cli_run_budget budget;
 } cli_history;
 
-// Reads the run in a folder. The caller closes `*out`, also after a failure.
-// A runtime is current.
-//   LS_NOT_FOUND         it has neither config.json nor metrics.jsonl nor event
-//                        files.
-//   LS_INVALID_ARGUMENT  it has more than CLI_MOST_SERIES metrics.
-ls_status cli_history_read(const char *folder, cli_history *out);
 void cli_history_close(cli_history *history);  // Accepts zeroed histories.
 CLI_OWNED_STRUCT(cli_history, cli_history_close)
 
@@ -73,18 +67,15 @@ typedef struct cli_histories {
   cli_history *items;
   size_t count;
 } cli_histories;
-// Recovers the runs, and reads them.
+// Recovers the runs in the folders, and reads them. The caller closes `*out`,
+// also after a failure. A runtime is current.
+//   LS_NOT_FOUND         a folder has neither config.json nor metrics.jsonl nor
+//                        event files.
+//   LS_INVALID_ARGUMENT  a run has more than CLI_MOST_SERIES metrics.
 ls_status cli_histories_read(const char *const *folders, size_t count,
                              cli_histories *out);
 void cli_histories_close(cli_histories *histories);
 CLI_OWNED_STRUCT(cli_histories, cli_histories_close)
-
-// Adds a value to the series of a metric, whose name has `size` bytes. Values
-// that are not finite become NaN.
-ls_status cli_history_add(cli_history *history, const char *metric, size_t size,
-                          double step, double value);
-// Adds the numbers of the folder's event files, of metrics that it lacks.
-ls_status cli_history_add_events(cli_history *history);
 
 // Returns the series of a metric; NULL if the run has none.
 const cli_series *cli_history_series(const cli_history *history,

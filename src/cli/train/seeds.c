@@ -8,7 +8,15 @@
 #include "cli/ranks.h"
 #include "cli/train/train_flags.h"
 
-void cli_spread_add(cli_spread *all, double value) {
+// Spread of several runs' values of a metric.
+typedef struct spread {
+  const char *name;
+  int64_t count;
+  double mean, squares;  // `squares`: sum of squared distances from the mean.
+  double low, high;
+} spread;
+
+static void add_value(spread *all, double value) {
   if (all->count == 0 || value < all->low) all->low = value;
   if (all->count == 0 || value > all->high) all->high = value;
   const double before = value - all->mean;
@@ -16,7 +24,7 @@ void cli_spread_add(cli_spread *all, double value) {
   all->squares += before * (value - all->mean);
 }
 
-void cli_spread_print(const cli_spread *all) {
+static void print_spread(const spread *all) {
   if (all->count < 2) return;
   printf("%s: mean %.4f, deviation %.4f, from %.4f to %.4f, of %lld seeds\n",
          all->name, all->mean, sqrt(all->squares / (double)(all->count - 1)),
@@ -54,7 +62,7 @@ static const char *name_of_seed(const char *base, int64_t seed,
 int cli_train_seeds(const cli_syntax *syntax, const train_flags *flags,
                     cli_train_call run, void *user) {
   char metric[64] = "";
-  cli_spread accuracy = {.name = metric}, loss = {.name = "loss"};
+  spread accuracy = {.name = metric}, loss = {.name = "loss"};
   const int64_t first = flags->asked.seed < 0 ? 0 : flags->asked.seed;
   if (!check_seeds(flags, first)) return CLI_USAGE;
   for (int64_t k = 0; k < flags->seeds; ++k) {
@@ -79,15 +87,15 @@ int cli_train_seeds(const cli_syntax *syntax, const train_flags *flags,
       cli_say("train", "seed %lld made no step: its loss is not in the mean",
               (long long)one.asked.seed);
     if (!result.tested) continue;
-    cli_spread_add(&loss, result.test.loss);
+    add_value(&loss, result.test.loss);
     if (result.task == NULL) continue;  // An estimator's last loss.
     loss.name = "test loss";
     snprintf(metric, sizeof(metric), "test %s", result.task->metric);
-    cli_spread_add(&accuracy, result.test.accuracy);
+    add_value(&accuracy, result.test.accuracy);
   }
   if (cli_leads()) {
-    cli_spread_print(&accuracy);
-    cli_spread_print(&loss);
+    print_spread(&accuracy);
+    print_spread(&loss);
   }
   return CLI_OK;
 }

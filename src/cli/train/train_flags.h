@@ -167,17 +167,6 @@ bool cli_train_has_seeds(const train_flags *flags);
 int cli_train_seeds(const cli_syntax *syntax, const train_flags *flags,
                     cli_train_call run, void *user);
 
-// Spread of several runs' values of a metric.
-typedef struct cli_spread {
-  const char *name;
-  int64_t count;
-  double mean, squares;  // `squares`: sum of squared distances from the mean.
-  double low, high;
-} cli_spread;
-void cli_spread_add(cli_spread *all, double value);
-// Prints it, unless it is of one run.
-void cli_spread_print(const cli_spread *all);
-
 // Returns the name of the command, for messages.
 const char *cli_train_command(const train_flags *flags);
 // Returns the step of --resume RUN@STEP; not set if steps are made again, which
