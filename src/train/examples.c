@@ -10,11 +10,13 @@
 #include "train/input.h"
 #include "train/loop.h"
 
-ls_status ls_train_find_examples(ls_allocator *allocator,
-                                 const ls_dataset *batches, uint64_t seed,
-                                 int64_t epoch, int64_t first, int64_t size,
-                                 int64_t *examples, size_t capacity,
-                                 size_t *out_count) {
+// Finds the numbers in the data's source of the examples from `first` on that
+// make a batch of at most `size`, in an epoch of `batches`.
+//   LS_UNIMPLEMENTED  the source is a stream.
+static ls_status find_batch(ls_allocator *allocator, const ls_dataset *batches,
+                            uint64_t seed, int64_t epoch, int64_t first,
+                            int64_t size, int64_t *examples, size_t capacity,
+                            size_t *out_count) {
   const ls_dataset *source = batches;  // Perhaps in parts.
   *out_count = 0;
   while (strcmp(source->kind->name, "batch") != 0)
@@ -40,8 +42,8 @@ ls_status ls_train_name_example(ls_allocator *allocator,
                                 ls_status status) {
   int64_t example = 0;
   size_t count = 0;
-  const ls_status found = ls_train_find_examples(
-      allocator, batches, seed, epoch, index, 1, &example, 1, &count);
+  const ls_status found = find_batch(allocator, batches, seed, epoch, index, 1,
+                                     &example, 1, &count);
   const bool is_known = ls_status_is_ok(found) && count == 1;
   ls_status_free(found);
   return is_known
@@ -58,10 +60,9 @@ static ls_status find_examples(const ls_loop *loop, int64_t step,
   const ls_train_options *o = &loop->plan.options;
   const int64_t epoch = step / loop->plan.steps_per_epoch;
   const int64_t number = step % loop->plan.steps_per_epoch;
-  return ls_train_find_examples(ls_runtime_allocator(loop->runtime),
-                                loop->batches, (uint64_t)o->seed, epoch,
-                                number * o->batch_size, o->batch_size, examples,
-                                capacity, out_count);
+  return find_batch(ls_runtime_allocator(loop->runtime), loop->batches,
+                    (uint64_t)o->seed, epoch, number * o->batch_size,
+                    o->batch_size, examples, capacity, out_count);
 }
 
 ls_status ls_loop_examples(void *user, int64_t *examples, size_t capacity,

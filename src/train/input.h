@@ -23,15 +23,6 @@ static inline const char *ls_train_metric_of(const ls_train_report *report) {
 //   LS_INVALID_ARGUMENT  names the first that is not.
 LS_MUST_USE ls_status ls_train_check_labels(const ls_model_type *type,
                                             ls_nest batch, int64_t *out_row);
-// Finds the numbers in the data's source of the examples from `first` on that
-// make a batch of at most `size`, in an epoch of `batches`.
-//   LS_UNIMPLEMENTED  the source is a stream.
-LS_MUST_USE ls_status ls_train_find_examples(ls_allocator *allocator,
-                                             const ls_dataset *batches,
-                                             uint64_t seed, int64_t epoch,
-                                             int64_t first, int64_t size,
-                                             int64_t *examples, size_t capacity,
-                                             size_t *out_count);
 // Adds the number of example `index` of an epoch to a failure, if it is known.
 ls_status ls_train_name_example(ls_allocator *allocator,
                                 const ls_dataset *batches, uint64_t seed,
