@@ -320,10 +320,6 @@ LS_MUST_USE ls_status ls_pod_pass_all(ls_pod *pod, const char *const *devices,
 // are back and steps count from 0.
 void ls_pod_restart_faults(ls_pod *pod);
 
-// Fails a host of a watched pod if its health checks have stopped for too long.
-// Calls that pass a fault point do this check, because a host here has no
-// thread that could end itself.
-LS_MUST_USE ls_status ls_pod_check_watch(ls_pod *pod, int32_t host);
 // Sets the time of the last health check of all hosts to now.
 void ls_pod_restart_watch(ls_pod *pod);
 

@@ -227,12 +227,31 @@ static void pod_fault_apply(const struct ls_planned_fault *planned,
   }
 }
 
+// Fails a host of a watched pod if its health checks have stopped for too long.
+// Calls that pass a fault point do this check, because a host here has no
+// thread that could end itself.
+static ls_status check_watch(ls_pod *pod, int32_t host) {
+  const int64_t now = ls_runtime_now(pod->runtime);
+  ls_mutex_lock(&pod->lock);
+  const int64_t most = pod->watched;
+  const int64_t waited = most > 0 ? now - pod->asked[host] : 0;
+  const bool goes = waited > most;
+  if (goes) pod->asked[host] = INT64_MAX;  // A host is lost only once.
+  ls_mutex_unlock(&pod->lock);
+  if (!goes) return ls_ok();
+  ls_runtime_log(pod->runtime, LS_LOG_WARNING, "tpu",
+                 "host %d of TPU system '%s' shuts down: its health was not "
+                 "queried for %.1f s",
+                 host, pod->name, (double)waited * 1e-9);
+  return ls_pod_shut_down_host(pod, host);
+}
+
 ls_status ls_pod_pass_slowly(ls_core *core, ls_pod_door door,
                              ls_pod_passing *out_passing) {
   ls_pod *pod = core->pod;
   effect all = {.passing = {.tells = true}};
   *out_passing = all.passing;
-  LS_RETURN_IF_ERROR(ls_pod_check_watch(pod, core->host));
+  LS_RETURN_IF_ERROR(check_watch(pod, core->host));
   ls_mutex_lock(&pod->lock);
   for (size_t i = 0; i < pod->num_faults; ++i)
     if (fault_happens(&pod->faults[i], core, door))
@@ -433,20 +452,4 @@ void ls_pod_restart_watch(ls_pod *pod) {
   for (int32_t i = 0; pod->asked != NULL && i < pod->num_hosts; ++i)
     pod->asked[i] = now;
   ls_mutex_unlock(&pod->lock);
-}
-
-ls_status ls_pod_check_watch(ls_pod *pod, int32_t host) {
-  const int64_t now = ls_runtime_now(pod->runtime);
-  ls_mutex_lock(&pod->lock);
-  const int64_t most = pod->watched;
-  const int64_t waited = most > 0 ? now - pod->asked[host] : 0;
-  const bool goes = waited > most;
-  if (goes) pod->asked[host] = INT64_MAX;  // A host is lost only once.
-  ls_mutex_unlock(&pod->lock);
-  if (!goes) return ls_ok();
-  ls_runtime_log(pod->runtime, LS_LOG_WARNING, "tpu",
-                 "host %d of TPU system '%s' shuts down: its health was not "
-                 "queried for %.1f s",
-                 host, pod->name, (double)waited * 1e-9);
-  return ls_pod_shut_down_host(pod, host);
 }
