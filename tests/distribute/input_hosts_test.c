@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whose input a host reads, and how much of a batch a replica gets.
-#include "distribute/base/hosts.h"
+#include "distribute/base/strategy.h"
 #include "distribute/input/feed.h"
 #include "lockstep/distribute_input.h"
 #include "support/fault.h"

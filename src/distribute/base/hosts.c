@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "distribute/base/hosts.h"
+#include "distribute/base/strategy.h"
 
 #include <string.h>
 

@@ -17,17 +17,6 @@ static int32_t num_devices(const ls_strategy *strategy) {
   return strategy->num_replicas * strategy->num_columns;
 }
 
-// Frees the idle contexts together with the strategy.
-static void replicas_free(ls_strategy *strategy) {
-  while (strategy->idle_replicas != NULL) {
-    ls_replica *replicas = strategy->idle_replicas;
-    strategy->idle_replicas = replicas->next_idle;
-    for (int32_t r = 0; r < strategy->num_replicas; ++r)
-      replicas[r] = (ls_replica){.id = r, .count = replicas[r].count};
-    ls_bury(replicas);
-  }
-}
-
 static void destroy_strategy(ls_object *object) {
   ls_strategy *strategy = (ls_strategy *)object;
   // First, as a group's number is the newer one.
@@ -38,7 +27,14 @@ static void destroy_strategy(ls_object *object) {
     ls_runtime_return_number(strategy->runtime, strategy->number);
   if (strategy->kind->destroy != NULL) strategy->kind->destroy(strategy);
   ls_fiber_pool_destroy(strategy->fibers);
-  replicas_free(strategy);
+  // Frees the idle contexts together with the strategy.
+  while (strategy->idle_replicas != NULL) {
+    ls_replica *replicas = strategy->idle_replicas;
+    strategy->idle_replicas = replicas->next_idle;
+    for (int32_t r = 0; r < strategy->num_replicas; ++r)
+      replicas[r] = (ls_replica){.id = r, .count = replicas[r].count};
+    ls_bury(replicas);
+  }
   ls_mutex_deinit(&strategy->lock);
   for (int32_t i = 0; strategy->devices != NULL && i < num_devices(strategy);
        ++i)

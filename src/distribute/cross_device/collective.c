@@ -132,18 +132,6 @@ static ls_status read_own(fetching *self) {
   return ls_ok();
 }
 
-static ls_status make_others(fetching *self) {
-  for (size_t i = 0; i < ARRAYS * (size_t)self->group->size; ++i) {
-    const array_form *form = &self->forms[i];
-    if (self->arrays[i] != NULL || form->dtype == LS_DTYPE_NONE) continue;
-    ls_shape shape = {.rank = form->rank};
-    memcpy(shape.dim, form->dim, sizeof(shape.dim));
-    LS_RETURN_IF_ERROR(
-        ls_array_create((ls_dtype)form->dtype, shape, &self->arrays[i]));
-  }
-  return ls_ok();
-}
-
 static ls_status exchange_all(struct ls_collective *group,
                               const ls_exchange_piece *pieces, size_t count) {
   ls_communicator *communicator = group->communicator;
@@ -208,7 +196,14 @@ static ls_nest member_of(const fetching *self, size_t member) {
 }
 
 static ls_status fetch_others(fetching *self) {
-  LS_RETURN_IF_ERROR(make_others(self));
+  for (size_t i = 0; i < ARRAYS * (size_t)self->group->size; ++i) {
+    const array_form *form = &self->forms[i];
+    if (self->arrays[i] != NULL || form->dtype == LS_DTYPE_NONE) continue;
+    ls_shape shape = {.rank = form->rank};
+    memcpy(shape.dim, form->dim, sizeof(shape.dim));
+    LS_RETURN_IF_ERROR(
+        ls_array_create((ls_dtype)form->dtype, shape, &self->arrays[i]));
+  }
   LS_RETURN_IF_ERROR(exchange_arrays(self));
   for (; self->all.devices.count < (size_t)self->group->size;
        ++self->all.devices.count)

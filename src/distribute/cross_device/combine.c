@@ -350,18 +350,6 @@ static ls_status dense_sum(ls_reduce_op op, const leaf_list *list,
   return ls_ok();
 }
 
-static ls_status reduce_slices(ls_reduce_op op, const leaf_list *list,
-                               ls_nest *out_value) {
-  if (list->count == 1) {
-    *out_value = ls_nest_retain(list->items[0]);
-    return ls_ok();
-  }
-  LS_OWN_ARRAY_OR_RETURN(list->allocator, ls_tensor, room, 2 * list->count);
-  return list->sparse == list->count
-             ? join_slices(op, list, room, room + list->count, out_value)
-             : dense_sum(op, list, room, out_value);
-}
-
 bool ls_has_sparse_parts(const ls_components *parts) {
   for (size_t i = 0; i < parts->devices.count; ++i) {
     const ls_nest item = parts->items[i];
@@ -378,7 +366,14 @@ static ls_status join_parts(ls_reduce_op op, const ls_components *parts,
   LS_OWN_FIELD(list.allocator, list.items);
   for (size_t i = 0; i < parts->devices.count; ++i)
     LS_RETURN_IF_ERROR(push_leaf(&list, parts->items[i]));
-  return reduce_slices(op, &list, out_value);
+  if (list.count == 1) {
+    *out_value = ls_nest_retain(list.items[0]);
+    return ls_ok();
+  }
+  LS_OWN_ARRAY_OR_RETURN(list.allocator, ls_tensor, room, 2 * list.count);
+  return list.sparse == list.count
+             ? join_slices(op, &list, room, room + list.count, out_value)
+             : dense_sum(op, &list, room, out_value);
 }
 
 ls_status ls_reduce_parts(ls_reduce_op op, const ls_components *parts,

@@ -110,14 +110,6 @@ static void group_by_types(ls_packed *p, size_t first, ptrdiff_t step,
   }
 }
 
-static void group_by_dtype(ls_packed *p, size_t num_packs) {
-  size_t used = 0;
-  group_by_types(p, 0, 1, p->rows[0].count, &used);
-  for (size_t g = 0; g < p->num_groups; ++g)
-    p->groups[g].pieces =
-        packing_elements_of(p, &p->groups[g]) < 0 ? 1 : num_packs;
-}
-
 static bool is_small(ls_tensor x, int64_t max_bytes) {
   const ls_shape shape = ls_tensor_shape(x);
   return ls_tensor_dtype(x) == LS_DTYPE_F32 && ls_shape_is_known(shape) &&
@@ -266,7 +258,12 @@ ls_status ls_pack_joined(const ls_tensor_row *rows, size_t num_rows,
                                (long long)num_packs);
   LS_OWN(ls_packed, packed) = {0};
   LS_RETURN_IF_ERROR(packing_init(&packed, rows, num_rows, devices));
-  group_by_dtype(&packed, (size_t)num_packs);
+  size_t used = 0;
+  group_by_types(&packed, 0, 1, packed.rows[0].count, &used);
+  for (size_t g = 0; g < packed.num_groups; ++g)
+    packed.groups[g].pieces =
+        packing_elements_of(&packed, &packed.groups[g]) < 0 ? 1
+                                                            : (size_t)num_packs;
   LS_RETURN_IF_ERROR(pack(&packed));
   return ls_hand_over(&packed, out_packed);
 }

@@ -14,18 +14,14 @@ typedef struct reduce_to_one {
   void *user;
 } reduce_to_one;
 
-static void log_devices(const char *device, const ls_device_set *devices) {
-  char text[400];
-  ls_log_limited(ls_runtime_current(), "reduce_to_one", 10, LS_LOG_INFO,
-                 "distribute", "reduce to %s, then broadcast to %s", device,
-                 ls_device_set_print(devices, text, sizeof(text)));
-}
-
 static ls_status reduce_at(const reduce_to_one *r, const char *device,
                            ls_reduce_op op, const ls_components *parts,
                            const ls_device_set *devices, ls_nest *out_value) {
   LS_OWN(ls_nest, one) = ls_none();
-  log_devices(device, devices);
+  char text[400];
+  ls_log_limited(ls_runtime_current(), "reduce_to_one", 10, LS_LOG_INFO,
+                 "distribute", "reduce to %s, then broadcast to %s", device,
+                 ls_device_set_print(devices, text, sizeof(text)));
   {
     LS_DEVICE_SCOPE(device);
     LS_RETURN_IF_ERROR(

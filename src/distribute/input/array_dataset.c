@@ -46,14 +46,6 @@ static int64_t rows_of_slice(const filling *f, const ls_array *array) {
                        rows == 0 ? 0 : (int64_t)ls_array_size(array) / rows);
 }
 
-static ls_status number_rows(int64_t first, int64_t count, ls_array **out) {
-  LS_RETURN_IF_ERROR(ls_array_create(LS_DTYPE_I64, LS_SHAPE(count), out));
-  int64_t *numbers = ls_array_mutable_data(*out);
-  for (int64_t i = 0; i < count; ++i)
-    numbers[i] = first + i;
-  return ls_ok();
-}
-
 // The rows of a slice, and their indices.
 typedef struct slice {
   ls_nest rows;
@@ -62,7 +54,11 @@ typedef struct slice {
 
 static ls_status take_slice(ls_array *array, int64_t first, int64_t count,
                             slice *out) {
-  LS_RETURN_IF_ERROR(number_rows(first, count, &out->numbers));
+  LS_RETURN_IF_ERROR(
+      ls_array_create(LS_DTYPE_I64, LS_SHAPE(count), &out->numbers));
+  int64_t *numbers = ls_array_mutable_data(out->numbers);
+  for (int64_t i = 0; i < count; ++i)
+    numbers[i] = first + i;
   return ls_array_rows(array, first, count, &out->rows);
 }
 

@@ -140,21 +140,6 @@ ls_status ls_input_set_text(ls_distributed_dataset *data,
   return data->text == NULL ? ls_out_of_memory() : ls_ok();
 }
 
-// Wraps a plain data set as a distributed one.
-static ls_status wrap_plain(ls_dataset *dataset,
-                            ls_distributed_dataset **out_data) {
-  ls_element_spec spec;
-  LS_RETURN_IF_ERROR(ls_dataset_spec(dataset, &spec));
-  LS_OWN(ls_distributed_dataset, data) = NULL;
-  LS_RETURN_IF_ERROR(ls_input_make_data(ls_runtime_current(), NULL, 1, &data));
-  LS_RETURN_IF_ERROR(ls_input_set_spec(data, &spec));
-  LS_RETURN_IF_ERROR(ls_input_set_text(data, dataset));
-  LS_RETURN_IF_ERROR(ls_input_add_pipelines(data, 1));
-  data->buffer = -1;
-  data->pipelines[0].dataset = ls_dataset_retain(dataset);
-  return ls_hand_over(&data, out_data);
-}
-
 ls_status ls_input_data_of(ls_nest leaf, ls_distributed_dataset **out_data) {
   *out_data = NULL;
   LS_RETURN_IF_ERROR(ls_nest_status(leaf));
@@ -168,7 +153,17 @@ ls_status ls_input_data_of(ls_nest leaf, ls_distributed_dataset **out_data) {
     return ls_invalid_argument("%s is no distributed data set",
                                LS_NEST_TEXT(leaf));
   if (ls_runtime_current() == NULL) return ls_out_of_memory();
-  return wrap_plain(dataset, out_data);
+  // Wraps a plain data set as a distributed one.
+  ls_element_spec spec;
+  LS_RETURN_IF_ERROR(ls_dataset_spec(dataset, &spec));
+  LS_OWN(ls_distributed_dataset, data) = NULL;
+  LS_RETURN_IF_ERROR(ls_input_make_data(ls_runtime_current(), NULL, 1, &data));
+  LS_RETURN_IF_ERROR(ls_input_set_spec(data, &spec));
+  LS_RETURN_IF_ERROR(ls_input_set_text(data, dataset));
+  LS_RETURN_IF_ERROR(ls_input_add_pipelines(data, 1));
+  data->buffer = -1;
+  data->pipelines[0].dataset = ls_dataset_retain(dataset);
+  return ls_hand_over(&data, out_data);
 }
 
 // ---- Queries ----------------------------------------------------------------

@@ -14,18 +14,14 @@
 #include "lockstep/host.h"
 
 // ---- Starting ---------------------------------------------------------------
-static void forget_rows(ls_distributed_iterator *self) {
-  for (size_t i = 0; self->rows != NULL && i < self->data->num_pipelines; ++i) {
-    ls_nest_release(self->rows[i].batch);
-    self->rows[i] = (ls_input_rows){0};
-  }
-}
-
 ls_status ls_input_start_epoch(ls_distributed_iterator *self, int64_t epoch) {
   for (size_t i = 0; i < self->data->num_pipelines; ++i)
     if (self->sources[i] != NULL)
       LS_RETURN_IF_ERROR(ls_iterator_seek_epoch(self->sources[i], epoch));
-  forget_rows(self);
+  for (size_t i = 0; self->rows != NULL && i < self->data->num_pipelines; ++i) {
+    ls_nest_release(self->rows[i].batch);
+    self->rows[i] = (ls_input_rows){0};
+  }
   self->given = 0;
   self->epoch = epoch;
   self->ended = false;

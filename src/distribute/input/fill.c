@@ -214,28 +214,25 @@ static ls_status fill_absent(ls_distributed_iterator *self,
   return ls_ok();
 }
 
-static ls_status fill_split(ls_distributed_iterator *self, ls_nest whole) {
-  const ls_distributed_dataset *data = self->data;
-  const bool is_part = data->is_part;
-  LS_OWN_MEMORY(self->allocator, ls_nest, leaves) = NULL;
-  int64_t rows = 0;
-  LS_RETURN_IF_ERROR(
-      ls_input_leaves(self, is_part ? ls_nest_item(whole, 0) : whole, &leaves));
-  LS_RETURN_IF_ERROR(ls_input_rows_in(self, leaves, &rows));
-  if (is_part) rows = ls_array_i64(ls_nest_as_array(ls_nest_item(whole, 1)), 0);
-  LS_RETURN_IF_ERROR(
-      fill_cut(self, leaves, rows,
-               ls_shares_begin(&data->shares, rows, (int64_t)data->first_own)));
-  return is_part ? fill_absent(self, leaves, rows) : ls_ok();
-}
-
 // Reads a batch and cuts it. Batches are kept in two nests alternately: the
 // latest element has views of one batch, while the other is replaced.
 static ls_status fill_parts(ls_distributed_iterator *self) {
   ls_nest *whole = &self->wholes[self->turn];
   LS_RETURN_IF_ERROR(ls_iterator_next(self->sources[0], whole));
   self->turn ^= 1;
-  return fill_split(self, *whole);
+  const ls_distributed_dataset *data = self->data;
+  const bool is_part = data->is_part;
+  LS_OWN_MEMORY(self->allocator, ls_nest, leaves) = NULL;
+  int64_t rows = 0;
+  LS_RETURN_IF_ERROR(ls_input_leaves(
+      self, is_part ? ls_nest_item(*whole, 0) : *whole, &leaves));
+  LS_RETURN_IF_ERROR(ls_input_rows_in(self, leaves, &rows));
+  if (is_part)
+    rows = ls_array_i64(ls_nest_as_array(ls_nest_item(*whole, 1)), 0);
+  LS_RETURN_IF_ERROR(
+      fill_cut(self, leaves, rows,
+               ls_shares_begin(&data->shares, rows, (int64_t)data->first_own)));
+  return is_part ? fill_absent(self, leaves, rows) : ls_ok();
 }
 
 // ---- Rows of a host ---------------------------------------------------------

@@ -13,7 +13,6 @@
 
 #include "base/memory/own.h"
 #include "base/threads/threads.h"
-#include "distribute/base/hosts.h"
 #include "distribute/base/strategy.h"
 #include "distribute/input/feed.h"
 #include "lockstep/distribute_input.h"

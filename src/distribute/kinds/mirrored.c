@@ -106,20 +106,6 @@ static int compare_text(const void *a, const void *b) {
   return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-static ls_status check_unique(const ls_strategy *strategy) {
-  const size_t count = (size_t)strategy->num_replicas;
-  LS_OWN_ARRAY_OR_RETURN(strategy->allocator, const char *, sorted, count);
-  memcpy(sorted, ls_strategy_devices(strategy), count * sizeof(*sorted));
-  qsort(sorted, count, sizeof(*sorted), compare_text);
-  for (size_t i = 1; i < count; ++i) {
-    if (strcmp(sorted[i - 1], sorted[i]) != 0) continue;
-    char all[600];
-    mirrored_list_devices(strategy, all, sizeof(all));
-    return ls_invalid_argument("devices names '%s' twice: %s", sorted[i], all);
-  }
-  return ls_ok();
-}
-
 static size_t worker_length(const char *device) {
   const char *end = strstr(device, "/device:");
   return end == NULL ? strlen(device) : (size_t)(end - device);
@@ -221,7 +207,17 @@ static ls_status set_devices(ls_strategy *strategy, const placement *place) {
     LS_RETURN_IF_ERROR(ls_strategy_place(
         strategy, i, place->names != NULL ? place->names[i] : text.text));
   }
-  return check_unique(strategy);
+  const size_t count = (size_t)strategy->num_replicas;
+  LS_OWN_ARRAY_OR_RETURN(strategy->allocator, const char *, sorted, count);
+  memcpy(sorted, ls_strategy_devices(strategy), count * sizeof(*sorted));
+  qsort(sorted, count, sizeof(*sorted), compare_text);
+  for (size_t i = 1; i < count; ++i) {
+    if (strcmp(sorted[i - 1], sorted[i]) != 0) continue;
+    char all[600];
+    mirrored_list_devices(strategy, all, sizeof(all));
+    return ls_invalid_argument("devices names '%s' twice: %s", sorted[i], all);
+  }
+  return ls_ok();
 }
 
 // Sets the cross-device ops: on several processes by default collective ones.

@@ -49,17 +49,6 @@ static void call_run_replica(void *user) {
   task->status = failure;
 }
 
-static ls_status name_replica(ls_replica_task *task) {
-  char name[120];
-  ls_graph *graph = task->graph;
-  const char *prefix = task->replica->strategy->scope_prefix;
-  if (task->replica->id == 0 || graph->kind == LS_GRAPH_EAGER) return ls_ok();
-  snprintf(name, sizeof(name), "%s_%d", prefix != NULL ? prefix : "replica",
-           task->replica->id);
-  return ls_graph_name_scope(graph, task->context.scoped.names, name, false,
-                             &task->context.scoped.names);
-}
-
 static ls_tensor hook_all_gather(ls_tensor x, int axis);
 static int64_t hook_rows_before(int64_t rows, int64_t total);
 static ls_tensor hook_replica_id(void);
@@ -83,7 +72,14 @@ static ls_status call_prepare(ls_replica_task *task) {
   task->replica->examples =
       ls_distributed_component(call->rows, (size_t)task->replica->id);
   task->replica->examples_differ = call->differ;
-  return name_replica(task);
+  char name[120];
+  ls_graph *graph = task->graph;
+  const char *prefix = task->replica->strategy->scope_prefix;
+  if (task->replica->id == 0 || graph->kind == LS_GRAPH_EAGER) return ls_ok();
+  snprintf(name, sizeof(name), "%s_%d", prefix != NULL ? prefix : "replica",
+           task->replica->id);
+  return ls_graph_name_scope(graph, task->context.scoped.names, name, false,
+                             &task->context.scoped.names);
 }
 
 // ---- Merge -----------------------------------------------------------------

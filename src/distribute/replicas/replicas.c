@@ -167,15 +167,6 @@ static ls_nest replicas_gather_leaf(ls_nest leaf, void *user) {
   return ls_nest_distributed(LS_PER_REPLICA, items, g->replicas);
 }
 
-static ls_status replicas_gather(const tracing *all, ls_op op,
-                                 ls_nest first_result, ls_nest *out_result) {
-  gathering g = {.op = op,
-                 .allocator = all->graph->allocator,
-                 .replicas = (size_t)all->strategy->num_replicas};
-  return ls_take_nest(ls_nest_map(first_result, replicas_gather_leaf, &g),
-                      out_result);
-}
-
 // ---- Arguments -------------------------------------------------------------
 static ls_nest note_split(ls_nest leaf, void *user) {
   tracing *all = user;
@@ -232,7 +223,12 @@ static ls_status trace_all(tracing *all, ls_nest *out_result) {
   LS_RETURN_IF_ERROR(note_splits(all));
   LS_RETURN_IF_ERROR(ls_rounds_run(&rounds));
   LS_RETURN_IF_ERROR(replicas_add_op(all, &op));
-  return replicas_gather(all, op, rounds.tasks[0].result, out_result);
+  gathering g = {.op = op,
+                 .allocator = all->graph->allocator,
+                 .replicas = (size_t)all->strategy->num_replicas};
+  return ls_take_nest(
+      ls_nest_map(rounds.tasks[0].result, replicas_gather_leaf, &g),
+      out_result);
 }
 
 ls_status ls_replicas_trace(ls_strategy *strategy, ls_graph *graph,

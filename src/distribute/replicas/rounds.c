@@ -126,25 +126,20 @@ static ls_status run_round(ls_rounds *rounds, bool *out_done) {
   return ls_ok();
 }
 
-// Checks the arguments of a merge call. A failed nest makes the replica fail,
-// and so does an op that failed before.
-static ls_status check_merge_args(const ls_rounds *rounds) {
-  for (size_t r = 0; r < rounds->count; ++r) {
-    const ls_replica_task *task = &rounds->tasks[r];
-    const ls_status status = task->failure.status != NULL
-                                 ? ls_status_clone(task->failure.status)
-                                 : ls_nest_status(task->merge_args);
-    LS_RETURN_IF_ERROR(ls_status_annotate(status, "on replica %zu", r));
-  }
-  return ls_ok();
-}
-
 static ls_status run_rounds(ls_rounds *rounds) {
   for (;;) {
     bool is_done = false;
     LS_RETURN_IF_ERROR(run_round(rounds, &is_done));
     if (is_done) return ls_ok();
-    LS_RETURN_IF_ERROR(check_merge_args(rounds));
+    // Checks the arguments of a merge call. A failed nest makes the replica
+    // fail, and so does an op that failed before.
+    for (size_t r = 0; r < rounds->count; ++r) {
+      const ls_replica_task *task = &rounds->tasks[r];
+      const ls_status status = task->failure.status != NULL
+                                   ? ls_status_clone(task->failure.status)
+                                   : ls_nest_status(task->merge_args);
+      LS_RETURN_IF_ERROR(ls_status_annotate(status, "on replica %zu", r));
+    }
     LS_RETURN_IF_ERROR(rounds->merge(rounds));
   }
 }

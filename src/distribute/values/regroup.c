@@ -66,14 +66,6 @@ static ls_variable *container_of(ls_nest leaf) {
   return variable == NULL ? NULL : variable->container;
 }
 
-static ls_nest regroup_wrap(const regrouping *how, const ls_nest *leaves) {
-  if (how->options->wrap != NULL)
-    return how->options->wrap(leaves, how->count, how->options->wrap_user);
-  for (size_t i = 0; i < how->count; ++i)
-    ls_nest_retain(leaves[i]);
-  return ls_nest_distributed(how->options->kind, leaves, how->count);
-}
-
 static ls_nest components(const regrouping *how, const ls_nest *leaves,
                           ls_variable *container) {
   for (size_t i = 1; i < how->count; ++i) {
@@ -98,7 +90,11 @@ static ls_nest regroup_leaf(const regrouping *how, const ls_nest *leaves) {
   if (same &&
       (!how->options->always_wrap || ls_is_distributed_variable(leaves[0])))
     return ls_nest_retain(leaves[0]);
-  return regroup_wrap(how, leaves);
+  if (how->options->wrap != NULL)
+    return how->options->wrap(leaves, how->count, how->options->wrap_user);
+  for (size_t i = 0; i < how->count; ++i)
+    ls_nest_retain(leaves[i]);
+  return ls_nest_distributed(how->options->kind, leaves, how->count);
 }
 
 // ---- Nodes -----------------------------------------------------------------

@@ -9,7 +9,6 @@
 #include "base/memory/map.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
-#include "distribute/base/hosts.h"
 #include "distribute/base/strategy.h"
 #include "graph/make/make.h"
 #include "lockstep/host.h"

@@ -162,13 +162,6 @@ ls_status ls_component_list_add(ls_component_list *list,
   return ls_ok();
 }
 
-static void release_components(ls_component_list *list) {
-  for (size_t i = 0; i < list->count; ++i)
-    ls_variable_release(list->items[i]);
-  ls_release(list->allocator, list->items);
-  *list = (ls_component_list){.allocator = list->allocator};
-}
-
 // Creates a component: the first one as requested, the others under an absolute
 // name with the first one's value.
 static ls_status create_component(const ls_creator *next,
@@ -486,7 +479,9 @@ static ls_status create_by(const ls_variable_recipe *recipe,
   ls_component_list components = {.allocator = recipe->strategy->allocator};
   const ls_status status = LS_TRIAL(
       variables_create(recipe, options, kind, &components, out_variable));
-  release_components(&components);
+  for (size_t i = 0; i < components.count; ++i)
+    ls_variable_release(components.items[i]);
+  ls_release(components.allocator, components.items);
   return status;
 }
 
