@@ -18,16 +18,12 @@ bool ls_feed_is_used(const ls_feed_call *self, size_t i) {
 }
 
 // ---- The pool --------------------------------------------------------------
-static void destroy_call(ls_allocator *allocator, ls_feed_call *self) {
-  ls_mutex_deinit(&self->lock);
-  ls_release(allocator, self->tuples);
-  ls_release(allocator, self);
-}
-
 void ls_feed_calls_destroy(ls_feed_state *feed) {
   while (feed->idle != NULL) {
     ls_feed_call *next = feed->idle->next;
-    destroy_call(feed->allocator, feed->idle);
+    ls_mutex_deinit(&feed->idle->lock);
+    ls_release(feed->allocator, feed->idle->tuples);
+    ls_release(feed->allocator, feed->idle);
     feed->idle = next;
   }
 }

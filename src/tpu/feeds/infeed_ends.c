@@ -357,19 +357,15 @@ static ls_status make_enqueues(const enqueues *e) {
   return ls_ok();
 }
 
-static ls_status give_ops(const enqueues *e, ls_nest *out_ops) {
-  LS_OWN(ls_nest_builder, items) = {0};
-  for (size_t s = 0; s < e->count; ++s)
-    ls_nest_builder_append(&items, ls_nest_op(e->ops[s]));
-  return ls_take_nest(ls_nest_builder_finish(&items, LS_KIND_LIST), out_ops);
-}
-
 // Enqueues the inputs of all shards, which are all present.
 static ls_status enqueue_all(const enqueues *e, ls_nest *out_ops) {
   for (size_t s = 0; s < e->count; ++s)
     LS_RETURN_IF_ERROR(set_place(e, s));
   LS_RETURN_IF_ERROR(make_enqueues(e));
-  return give_ops(e, out_ops);
+  LS_OWN(ls_nest_builder, items) = {0};
+  for (size_t s = 0; s < e->count; ++s)
+    ls_nest_builder_append(&items, ls_nest_op(e->ops[s]));
+  return ls_take_nest(ls_nest_builder_finish(&items, LS_KIND_LIST), out_ops);
 }
 
 static ls_status enqueue_shards(ls_infeed_queue *queue, ls_nest shards,

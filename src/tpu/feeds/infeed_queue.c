@@ -154,23 +154,18 @@ static ls_status infeed_queue_begin(const ls_infeed_queue *queue,
   return ls_ok();
 }
 
-static ls_status check_shards(const ls_infeed_queue *queue,
-                              const ls_infeed_element *elements) {
-  for (size_t i = 0; i < queue->count; ++i) {
-    ls_shape shape;
-    if (!elements[i].has_shape) continue;
-    LS_RETURN_IF_ERROR(ls_status_annotate(
-        ls_sharding_policy_shard_shape(&elements[i].policy, elements[i].shape,
-                                       (ls_opt){0}, &shape),
-        "element %zu of queue '%s'", i, queue->name));
-  }
-  return ls_ok();
-}
-
 // Swaps the copy with the queue's elements, unless it contradicts the shards.
 static ls_status replace_elements(ls_infeed_queue *queue,
                                   ls_infeed_element **copy) {
-  LS_RETURN_IF_ERROR(check_shards(queue, *copy));
+  for (size_t i = 0; i < queue->count; ++i) {
+    const ls_infeed_element *element = &(*copy)[i];
+    ls_shape shape;
+    if (!element->has_shape) continue;
+    LS_RETURN_IF_ERROR(ls_status_annotate(
+        ls_sharding_policy_shard_shape(&element->policy, element->shape,
+                                       (ls_opt){0}, &shape),
+        "element %zu of queue '%s'", i, queue->name));
+  }
   ls_infeed_element *former = queue->elements;
   queue->elements = *copy;
   *copy = former;

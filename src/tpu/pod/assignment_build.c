@@ -241,11 +241,6 @@ static void deal_grid(build *b) {
 }
 
 // ---- Ring of blocks --------------------------------------------------------
-static bool can_be_ring(const build *b) {
-  return b->shape[CORE] == ls_topology_mesh(b->topology)[CORE] &&
-         !has_strides(b) && b->num_replicas == b->most;
-}
-
 static ls_status deal_ring(build *b) {
   ls_allocator *allocator = ls_runtime_allocator(b->runtime);
   LS_OWN_MEMORY(allocator, ls_coordinate, inner) = NULL;
@@ -286,7 +281,8 @@ static ls_status deal_devices(build *b) {
 static ls_status assignment_build_deal(build *b) {
   if (ls_topology_num_missing(b->topology) > 0) return deal_devices(b);
   choose_grid(b);
-  const bool can = can_be_ring(b);
+  const bool can = b->shape[CORE] == ls_topology_mesh(b->topology)[CORE] &&
+                   !has_strides(b) && b->num_replicas == b->most;
   if (b->order == LS_DEVICE_ORDER_RING && !can)
     return ls_invalid_argument(
         "no ring of %lld replicas: their blocks must have all %d cores of a "

@@ -105,12 +105,6 @@ void ls_core_queue_close(ls_core_queue *queue) {
 }
 
 // ---- Tuples ----------------------------------------------------------------
-static ls_nest core_queues_take_spare(ls_core_queue *queue) {
-  return LS_LOCKED(&queue->lock, queue->num_spares == 0
-                                     ? ls_none()
-                                     : queue->spares[--queue->num_spares]);
-}
-
 static bool core_queues_is_of(ls_nest tuple, const ls_type *types,
                               size_t count) {
   if (ls_nest_count(tuple) != count) return false;
@@ -137,7 +131,10 @@ static ls_status make_new(const ls_core_queue *queue, const ls_type *types,
 
 ls_status ls_core_queue_make_tuple(ls_core_queue *queue, const ls_type *types,
                                    size_t count, ls_nest *out_tuple) {
-  *out_tuple = core_queues_take_spare(queue);
+  *out_tuple = LS_LOCKED(&queue->lock,
+                         queue->num_spares == 0
+                             ? ls_none()
+                             : queue->spares[--queue->num_spares]);
   if (out_tuple->kind == LS_KIND_TUPLE &&
       core_queues_is_of(*out_tuple, types, count))
     return ls_ok();

@@ -123,22 +123,6 @@ static ls_status topology_parse_check(const proto *in) {
   return ls_ok();
 }
 
-static ls_status topology_parse_make(const proto *in, const void *bytes,
-                                     size_t size, ls_topology **out_topology) {
-  ls_topology_parts parts = {.num_tasks = in->num_tasks,
-                             .per_task = in->per_task,
-                             .serialized = bytes,
-                             .serialized_size = size,
-                             .hardware = ls_text_data(&in->hardware),
-                             .hardware_size = in->hardware.size};
-  memcpy(parts.mesh, in->mesh.items, sizeof(parts.mesh));
-  const size_t count = in->coordinates.count / LS_MESH_RANK;
-  LS_SET_ARRAY_OR_RETURN(in->allocator, ls_coordinate, parts.places, count);
-  if (count > 0)
-    memcpy(parts.places, in->coordinates.items, count * sizeof(*parts.places));
-  return ls_topology_make(in->allocator, &parts, out_topology);
-}
-
 static ls_status read_fields(proto *in, const void *bytes, size_t size) {
   ls_proto_input rest = ls_proto_message_of((ls_bytes){bytes, size});
   ls_proto_field field = {0};
@@ -159,5 +143,16 @@ ls_status ls_topology_parse(const void *bytes, size_t size,
   ls_text_init(&in.hardware, in.allocator);
   LS_RETURN_IF_ERROR(read_fields(&in, bytes, size));
   LS_RETURN_IF_ERROR(topology_parse_check(&in));
-  return topology_parse_make(&in, bytes, size, out_topology);
+  ls_topology_parts parts = {.num_tasks = in.num_tasks,
+                             .per_task = in.per_task,
+                             .serialized = bytes,
+                             .serialized_size = size,
+                             .hardware = ls_text_data(&in.hardware),
+                             .hardware_size = in.hardware.size};
+  memcpy(parts.mesh, in.mesh.items, sizeof(parts.mesh));
+  const size_t count = in.coordinates.count / LS_MESH_RANK;
+  LS_SET_ARRAY_OR_RETURN(in.allocator, ls_coordinate, parts.places, count);
+  if (count > 0)
+    memcpy(parts.places, in.coordinates.items, count * sizeof(*parts.places));
+  return ls_topology_make(in.allocator, &parts, out_topology);
 }

@@ -53,23 +53,18 @@ static bool outside_map_is_same(tiling a, tiling b) {
          memcmp(a.cores, b.cores, a.count * sizeof(*a.cores)) == 0;
 }
 
-static ls_status outside_map_check_sizes(ls_tensor x, tiling cut) {
-  const ls_shape shape = ls_tensor_shape(x);
-  for (size_t d = 0; d < cut.rank; ++d)
-    if (cut.parts[d] > 1 && shape.dim[d] == LS_UNKNOWN_DIM)
-      return ls_unimplemented("map_outside_compilation of '%s', which is cut "
-                              "along dimension %zu of unknown size",
-                              ls_tensor_name(x), d);
-  return ls_ok();
-}
-
 static ls_status find_cut(mapping *m, ls_nest args) {
   for (size_t i = 0; i < ls_nest_count(args); ++i)
     LS_RETURN_IF_ERROR(find_cut(m, ls_nest_item(args, i)));
   if (args.kind != LS_KIND_TENSOR) return ls_ok();
   const tiling own = tiling_of(args.as.tensor);
   if (own.count < 2) return ls_ok();
-  LS_RETURN_IF_ERROR(outside_map_check_sizes(args.as.tensor, own));
+  const ls_shape shape = ls_tensor_shape(args.as.tensor);
+  for (size_t d = 0; d < own.rank; ++d)
+    if (own.parts[d] > 1 && shape.dim[d] == LS_UNKNOWN_DIM)
+      return ls_unimplemented("map_outside_compilation of '%s', which is cut "
+                              "along dimension %zu of unknown size",
+                              ls_tensor_name(args.as.tensor), d);
   if (m->cut.count == 0) m->cut = own;
   return outside_map_is_same(m->cut, own)
              ? ls_ok()

@@ -225,15 +225,6 @@ static ls_status pad_input(ls_replication *r, size_t i, ls_shape maximum) {
   return ls_ok();
 }
 
-// Adds the inputs that hold real sizes to the table of values.
-static ls_status widen_values(ls_replication *r) {
-  LS_ARENA_ARRAY_OR_RETURN(&r->memory, ls_tensor, values,
-                           r->num_inputs * r->replicas + 1);
-  memcpy(values, r->values, r->num_leaves * r->replicas * sizeof(*values));
-  r->values = values;
-  return ls_ok();
-}
-
 ls_status ls_replication_pad(ls_replication *r) {
   if (r->options->maximum_shapes.kind == LS_KIND_NONE) return ls_ok();
   LS_RETURN_IF_ERROR(check_structure(r));
@@ -243,7 +234,11 @@ ls_status ls_replication_pad(ls_replication *r) {
   if (maxima == NULL || r->padding == NULL) return ls_out_of_memory();
   LS_RETURN_IF_ERROR(find_padding(r, maxima));
   if (r->num_inputs == r->num_leaves) return ls_ok();
-  LS_RETURN_IF_ERROR(widen_values(r));
+  // Adds the inputs that hold real sizes to the table of values.
+  LS_ARENA_ARRAY_OR_RETURN(&r->memory, ls_tensor, values,
+                           r->num_inputs * r->replicas + 1);
+  memcpy(values, r->values, r->num_leaves * r->replicas * sizeof(*values));
+  r->values = values;
   for (size_t i = 0; i < r->num_leaves; ++i)
     if (r->padding[i].count > 0) LS_RETURN_IF_ERROR(pad_input(r, i, maxima[i]));
   return ls_ok();

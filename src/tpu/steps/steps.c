@@ -23,21 +23,6 @@ struct ls_tpu_steps {
   ls_graph *graph;
 };
 
-static void steps_enter(ls_tpu_strategy *strategy, struct ls_tpu_steps *entry) {
-  entry->thread = pthread_self();
-  entry->graph = ls_graph_resolve(ls_graph_current());
-  ls_mutex_lock(&strategy->base.lock);
-  entry->outer = strategy->steps;
-  strategy->steps = entry;
-  ls_mutex_unlock(&strategy->base.lock);
-}
-
-static void steps_leave(ls_tpu_strategy *strategy, struct ls_tpu_steps *entry) {
-  ls_mutex_lock(&strategy->base.lock);
-  LS_UNLINK(&strategy->steps, entry, outer);
-  ls_mutex_unlock(&strategy->base.lock);
-}
-
 ls_steps_place ls_strategy_steps_place(const ls_strategy *strategy) {
   ls_steps_place place = {0};
   ls_tpu_strategy *self =
@@ -228,29 +213,30 @@ static ls_status tpu_build(ls_steps_build *build, ls_tpu_strategy *strategy) {
                "as the strategy's steps_per_run is 1; set it by "
                "ls_tpu_strategy_v1_create",
                strategy->base.label, (long long)iterations.value);
-  steps_enter(strategy, &entry);
+  entry.thread = pthread_self();
+  entry.graph = ls_graph_resolve(ls_graph_current());
+  ls_mutex_lock(&strategy->base.lock);
+  entry.outer = strategy->steps;
+  strategy->steps = &entry;
+  ls_mutex_unlock(&strategy->base.lock);
   const ls_status status = steps_build_all(build, strategy->steps_per_run > 1);
-  steps_leave(strategy, &entry);
+  ls_mutex_lock(&strategy->base.lock);
+  LS_UNLINK(&strategy->steps, &entry, outer);
+  ls_mutex_unlock(&strategy->base.lock);
   return status;
 }
 
 // ---- Building --------------------------------------------------------------
-static ls_status steps_check(ls_strategy *strategy) {
-  if (ls_tpu_strategy_of(strategy) == NULL &&
-      ls_strategy_devices(strategy) == NULL)
+static ls_status steps_build(ls_steps_build *build) {
+  ls_tpu_strategy *tpu = ls_tpu_strategy_of(build->strategy);
+  if (tpu == NULL && ls_strategy_devices(build->strategy) == NULL)
     return ls_unimplemented("steps on an iterator of %s: TPU strategies and "
                             "mirrored ones alone have them",
-                            strategy->label);
+                            build->strategy->label);
   if (ls_graph_is_eager(ls_graph_current()))
     return ls_failed_precondition(
         "steps on an iterator are part of a graph that is built, or of a "
         "traced function, not of eager");
-  return ls_ok();
-}
-
-static ls_status steps_build(ls_steps_build *build) {
-  ls_tpu_strategy *tpu = ls_tpu_strategy_of(build->strategy);
-  LS_RETURN_IF_ERROR(steps_check(build->strategy));
   LS_RETURN_IF_ERROR(ls_step_context_make(&build->context));
   build->kind = tpu != NULL ? &tpu_kind : &ls_steps_across;
   if (tpu != NULL) return tpu_build(build, tpu);

@@ -51,17 +51,6 @@ static bool is_core(const ls_device_name *device) {
   return strstr(device->text, "/device:TPU:") != NULL;
 }
 
-// Sets the strategy's job to that of the system's first core.
-static ls_status set_job(ls_tpu_strategy *self) {
-  const ls_device_name *first = self->metadata->devices;
-  ls_device_parts parts;
-  while (!is_core(first))
-    ++first;
-  LS_RETURN_IF_ERROR(ls_device_parse(first->text, &parts));
-  memcpy(self->cores.job, parts.job, sizeof(self->cores.job));
-  return ls_ok();
-}
-
 static ls_status name_assigned(const ls_tpu_strategy *self, int32_t replica,
                                int32_t core, ls_device_name *out_name) {
   ls_device_name name;
@@ -102,7 +91,13 @@ static ls_status assign_all(ls_tpu_strategy *self) {
 
 // Accepts a device of a pod's core; otherwise devices must be CPUs.
 static ls_status strategy_place(ls_tpu_strategy *self, const char *name) {
-  LS_RETURN_IF_ERROR(set_job(self));
+  // Sets the strategy's job to that of the system's first core.
+  const ls_device_name *first = self->metadata->devices;
+  ls_device_parts parts;
+  while (!is_core(first))
+    ++first;
+  LS_RETURN_IF_ERROR(ls_device_parse(first->text, &parts));
+  memcpy(self->cores.job, parts.job, sizeof(self->cores.job));
   LS_RETURN_IF_ERROR(place_replicas(self));
   if (self->cores.assignment == NULL) LS_RETURN_IF_ERROR(assign_all(self));
   self->base.no_cpu = NULL;

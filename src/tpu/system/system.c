@@ -86,10 +86,10 @@ static ls_status copy_system(ls_allocator *allocator, const char *name,
   return ls_out_of_memory();
 }
 
-// Checks that a job has one system at a time, because device names contain only
-// the job.
-static ls_status check_job(const ls_tpu_state *state, const char *name,
-                           const char *job) {
+static ls_status add_system(ls_tpu_state *state, const char *name,
+                            const char *job, ls_topology *topology) {
+  // Checks that a job has one system at a time, because device names contain
+  // only the job.
   for (size_t i = 0; i < state->num_systems; ++i) {
     const ls_tpu_system *other = &state->systems[i];
     if (strcmp(other->job, job) == 0 && strcmp(other->name, name) != 0)
@@ -99,12 +99,6 @@ static ls_status check_job(const ls_tpu_state *state, const char *name,
           "another job (ls_tpu_resolver_options.job)",
           name, ls_job_text(job), other->name);
   }
-  return ls_ok();
-}
-
-static ls_status add_system(ls_tpu_state *state, const char *name,
-                            const char *job, ls_topology *topology) {
-  LS_RETURN_IF_ERROR(check_job(state, name, job));
   LS_RETURN_IF_NO_MEMORY(LS_GROW(state->allocator, state->systems,
                                  state->systems_capacity,
                                  state->num_systems + 1));
