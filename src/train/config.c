@@ -234,22 +234,18 @@ static ls_status find_kept(const ls_checkpoint_file *file, ls_record *state,
   return ls_record_get_text(run, LS_CONFIG_ENTRY, out_text);
 }
 
-static ls_status read_kept(const ls_checkpoint_file *file, read_config *read) {
-  const char *text = NULL;
-  const ls_json *json = NULL;
-  LS_OWN(ls_record, state) = NULL;
-  LS_RETURN_IF_ERROR(ls_record_create(&state));
-  LS_RETURN_IF_ERROR(find_kept(file, state, &text));
-  LS_RETURN_IF_ERROR(config_parse(read, file->path, text, strlen(text), &json));
-  return read_entries(read, file->path, json);
-}
-
 static ls_status read_checkpoint(ls_runtime *runtime, const char *run_folder,
                                  int64_t step, read_config *read) {
   LS_OWN(ls_checkpoint_file, file) = {0};
   LS_RETURN_IF_ERROR(
       ls_checkpoint_file_read_notes(runtime, run_folder, step, &file));
-  return read_kept(&file, read);
+  const char *text = NULL;
+  const ls_json *json = NULL;
+  LS_OWN(ls_record, state) = NULL;
+  LS_RETURN_IF_ERROR(ls_record_create(&state));
+  LS_RETURN_IF_ERROR(find_kept(&file, state, &text));
+  LS_RETURN_IF_ERROR(config_parse(read, file.path, text, strlen(text), &json));
+  return read_entries(read, file.path, json);
 }
 
 // Reads the config from the newest checkpoint that has one.

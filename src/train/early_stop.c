@@ -116,20 +116,6 @@ ls_status ls_early_stop_save(const ls_early_stop *self, const char *rule,
   return ls_record_set_bytes(state, "best", &self->best, sizeof(self->best));
 }
 
-static ls_status read_state(const ls_record *state, ls_early_stop *out) {
-  const void *best = NULL;
-  size_t size = 0;
-  LS_RETURN_IF_ERROR(ls_record_get_i64(state, "step", &out->step));
-  LS_RETURN_IF_ERROR(ls_record_get_i64(state, "best step", &out->best_step));
-  LS_RETURN_IF_ERROR(ls_record_get_i64(state, "waited", &out->waited));
-  LS_RETURN_IF_ERROR(ls_record_get_bytes(state, "best", &best, &size));
-  if (size != sizeof(out->best))
-    return LS_STATUS(LS_DATA_LOSS, "the best value has %zu bytes, not %zu",
-                     size, sizeof(out->best));
-  memcpy(&out->best, best, size);
-  return ls_ok();
-}
-
 ls_status ls_early_stop_restore(ls_early_stop *self, const char *rule,
                                 const ls_record *record) {
   const ls_record *state = NULL;
@@ -138,7 +124,16 @@ ls_status ls_early_stop_restore(ls_early_stop *self, const char *rule,
   LS_RETURN_OK_IF(LS_NOT_FOUND, ls_record_find(record, state_name, &state));
   LS_RETURN_IF_ERROR(ls_record_get_text(state, "rule", &was));
   if (strcmp(was, rule) != 0) return ls_ok();
-  LS_RETURN_IF_ERROR(read_state(state, &read));
+  const void *best = NULL;
+  size_t size = 0;
+  LS_RETURN_IF_ERROR(ls_record_get_i64(state, "step", &read.step));
+  LS_RETURN_IF_ERROR(ls_record_get_i64(state, "best step", &read.best_step));
+  LS_RETURN_IF_ERROR(ls_record_get_i64(state, "waited", &read.waited));
+  LS_RETURN_IF_ERROR(ls_record_get_bytes(state, "best", &best, &size));
+  if (size != sizeof(read.best))
+    return LS_STATUS(LS_DATA_LOSS, "the best value has %zu bytes, not %zu",
+                     size, sizeof(read.best));
+  memcpy(&read.best, best, size);
   *self = read;
   return ls_ok();
 }

@@ -157,9 +157,8 @@ static ls_status begin_chain(ls_loop *loop) {
                           .train = o->train,
                           .test = o->test,
                           .metrics = &loop->folder.metrics};
-  LS_OWN(ls_text, config) = {0};
+  LS_OWN(ls_text, config) = {.allocator = ls_runtime_allocator(loop->runtime)};
   loop->begins_chain = false;
-  ls_text_init(&config, ls_runtime_allocator(loop->runtime));
   ls_train_config_print(&loop->plan.config, &config);
   LS_RETURN_IF_ERROR(ls_text_status(&config));
   start.config = ls_text_data(&config);

@@ -214,8 +214,7 @@ static ls_status log_sum(ls_loop *loop) {
   if (o->checksum == 0 || steps % o->checksum != 0 ||
       !ls_run_folder_has_lines(&loop->folder))
     return ls_ok();
-  LS_OWN(ls_text, text) = {0};
-  ls_text_init(&text, ls_runtime_allocator(loop->runtime));
+  LS_OWN(ls_text, text) = {.allocator = ls_runtime_allocator(loop->runtime)};
   LS_RETURN_IF_ERROR(ls_train_sum(loop->runtime, o->model, steps, &text, &sum));
   return ls_run_folder_log_sum(&loop->folder, steps, sum);
 }
@@ -287,21 +286,6 @@ static const ls_hook_type reports_type = {.name = "",
                                           .before_run = lines_before_steps,
                                           .after_run = reports_after_steps,
                                           .run_failed = reports_after_failure};
-
-// At an epoch's end: writes the steps' last line and the weights.
-static ls_status loop_log_epoch(ls_loop *loop) {
-  LS_RETURN_IF_ERROR(log_lines(loop));
-  LS_RETURN_IF_ERROR(log_weights(loop, ls_loop_steps(loop)));
-  // Stops the epoch's time before the evaluation, which does not count.
-  loop->report = describe(loop, &loop->reports, 0);
-  return ls_ok();
-}
-
-static void loop_report_epoch(ls_loop *loop) {
-  if (loop->tested == ls_loop_steps(loop)) describe_test(loop, &loop->report);
-  loop->report.epoch_end = true;
-  show_report(loop);
-}
 
 // At the run's end: writes the last line, and reports an epoch that was
 // stopped.
@@ -512,12 +496,18 @@ static ls_status results_after_run(void *state, ls_run_context *context,
   (void)results;
   LS_RETURN_IF_ERROR(save_steps(loop));
   if (!ls_loop_epoch_is_over(loop)) return ls_ok();
-  LS_RETURN_IF_ERROR(loop_log_epoch(loop));
+  // At an epoch's end: writes the steps' last line and the weights.
+  LS_RETURN_IF_ERROR(log_lines(loop));
+  LS_RETURN_IF_ERROR(log_weights(loop, ls_loop_steps(loop)));
+  // Stops the epoch's time before the evaluation, which does not count.
+  loop->report = describe(loop, &loop->reports, 0);
   if (!ls_loop_stops(loop) && loop->evaluator != NULL)
     LS_RETURN_IF_ERROR(run_test(loop, context));
   count_test(loop);
   LS_RETURN_IF_ERROR(loop_log_test(loop));
-  loop_report_epoch(loop);
+  if (loop->tested == ls_loop_steps(loop)) describe_test(loop, &loop->report);
+  loop->report.epoch_end = true;
+  show_report(loop);
   return save_test(loop, true);
 }
 
@@ -536,16 +526,11 @@ static const ls_hook_type results_type = {.name = "",
                                           .after_run = results_after_run,
                                           .end = results_end};
 
-static ls_status lend_hook(ls_loop *loop, const ls_hook_type *type) {
-  ls_hook *hook = NULL;
-  LS_RETURN_IF_ERROR(ls_hook_lend(type, loop, &hook));
-  return ls_hook_list_add(&loop->hooks, hook);
-}
-
 ls_status ls_loop_add_hooks(ls_loop *loop) {
   const ls_train_options *o = &loop->plan.options;
-  LS_RETURN_IF_ERROR(lend_hook(loop, &reports_type));
+  LS_RETURN_IF_ERROR(
+      LS_ADD_HOOK(&loop->hooks, ls_hook_lend, &reports_type, loop));
   LS_RETURN_IF_ERROR(
       ls_hook_list_add_all(&loop->hooks, o->hooks, o->num_hooks));
-  return lend_hook(loop, &results_type);
+  return LS_ADD_HOOK(&loop->hooks, ls_hook_lend, &results_type, loop);
 }

@@ -109,8 +109,16 @@ static bool any_is_trained(ls_variable *const *written, size_t count) {
   return false;
 }
 
-static ls_status check_updates(const ls_model *model, const ls_function *step) {
-  const ls_graph *graph = ls_function_graph(step);
+// Checks that a step is as lockstep/models.h requires: returns "loss" and the
+// task's metric, and changes a trainable variable.
+static ls_status check_step(const ls_loop *loop) {
+  const ls_model *model = loop->plan.options.model;
+  if (model->type->variables(model->self, NULL, 0) == 0)
+    return ls_invalid_argument("model '%s' lists no variables: there is "
+                               "nothing to train or save",
+                               model->type->name);
+  LS_RETURN_IF_ERROR(check_results(model, loop->results));
+  const ls_graph *graph = ls_function_graph(loop->function);
   LS_OWN_MEMORY(graph->allocator, ls_variable *, written) = NULL;
   size_t count = 0, capacity = 0;
   LS_RETURN_IF_ERROR(
@@ -121,18 +129,6 @@ static ls_status check_updates(const ls_model *model, const ls_function *step) {
         "makes no step of an optimizer (see ls_optimizer_minimize)",
         model->type->name);
   return ls_ok();
-}
-
-// Checks that a step is as lockstep/models.h requires: returns "loss" and the
-// task's metric, and changes a trainable variable.
-static ls_status check_step(const ls_loop *loop) {
-  const ls_model *model = loop->plan.options.model;
-  if (model->type->variables(model->self, NULL, 0) == 0)
-    return ls_invalid_argument("model '%s' lists no variables: there is "
-                               "nothing to train or save",
-                               model->type->name);
-  LS_RETURN_IF_ERROR(check_results(model, loop->results));
-  return check_updates(model, loop->function);
 }
 
 // ---- A step ----------------------------------------------------------------

@@ -79,23 +79,6 @@ static void begin_again(void *user, ls_event_time at) {
 }
 
 // ---- Files -----------------------------------------------------------------
-static ls_status read_records(numbers *self, const ls_file *file,
-                              ls_reader *reader) {
-  const ls_events_visitor visitor = {add_scalar, begin_again, self};
-  ls_record_place place = {.file = file->path};
-  for (;;) {
-    ls_bytes record;
-    LS_RETURN_IF_ERROR(ls_tfrecord_next(reader, &place, true, &record));
-    const char *wrong = ls_events_visit(record, &visitor);
-    if (wrong != NULL)
-      return LS_STATUS(LS_DATA_LOSS,
-                       "'%s' record %lld at byte %lld is no event: %s",
-                       place.file, (long long)place.record - 1,
-                       (long long)place.offset, wrong);
-    if (self->failed) return ls_out_of_memory();
-  }
-}
-
 // Accepts a file that ends within a record, as it may be being written, and a
 // file that was deleted meanwhile.
 static ls_status end_of_file(ls_runtime *runtime, const char *path,
@@ -116,23 +99,19 @@ static ls_status open_and_read(numbers *self, ls_runtime *runtime,
   LS_OWN(ls_reader, reader) = {0};
   LS_RETURN_IF_ERROR(ls_file_open(runtime, path, &file));
   LS_RETURN_IF_ERROR(ls_reader_open(file, self->allocator, NULL, &reader));
-  return read_records(self, file, &reader);
-}
-
-static ls_status read_entries(numbers *self, ls_runtime *runtime,
-                              const char *folder, const ls_file_entry *entries,
-                              size_t count) {
-  LS_OWN(ls_text, path) = {.allocator = self->allocator};
-  for (size_t i = 0; i < count; ++i) {
-    if (entries[i].is_folder || strstr(entries[i].name, ".tfevents.") == NULL)
-      continue;
-    ls_text_clear(&path);
-    ls_text_append_format(&path, "%s/%s", folder, entries[i].name);
-    LS_RETURN_IF_ERROR(ls_text_status(&path));
-    LS_RETURN_IF_ERROR(end_of_file(runtime, path.data,
-                                   open_and_read(self, runtime, path.data)));
+  const ls_events_visitor visitor = {add_scalar, begin_again, self};
+  ls_record_place place = {.file = file->path};
+  for (;;) {
+    ls_bytes record;
+    LS_RETURN_IF_ERROR(ls_tfrecord_next(&reader, &place, true, &record));
+    const char *wrong = ls_events_visit(record, &visitor);
+    if (wrong != NULL)
+      return LS_STATUS(LS_DATA_LOSS,
+                       "'%s' record %lld at byte %lld is no event: %s",
+                       place.file, (long long)place.record - 1,
+                       (long long)place.offset, wrong);
+    if (self->failed) return ls_out_of_memory();
   }
-  return ls_ok();
 }
 
 // A folder that does not exist has no files.
@@ -147,7 +126,17 @@ static ls_status read_folder(numbers *self, ls_runtime *runtime,
                             folder);
   LS_RETURN_OK_IF(LS_NOT_FOUND, files->list(files->user, folder,
                                             self->allocator, &entries, &count));
-  return read_entries(self, runtime, folder, entries, count);
+  LS_OWN(ls_text, path) = {.allocator = self->allocator};
+  for (size_t i = 0; i < count; ++i) {
+    if (entries[i].is_folder || strstr(entries[i].name, ".tfevents.") == NULL)
+      continue;
+    ls_text_clear(&path);
+    ls_text_append_format(&path, "%s/%s", folder, entries[i].name);
+    LS_RETURN_IF_ERROR(ls_text_status(&path));
+    LS_RETURN_IF_ERROR(end_of_file(runtime, path.data,
+                                   open_and_read(self, runtime, path.data)));
+  }
+  return ls_ok();
 }
 
 // ---- The table -------------------------------------------------------------

@@ -192,19 +192,6 @@ ls_status ls_former_checkpoint_read(ls_runtime *runtime, const char *path,
 }
 
 // ---- Warm starts -----------------------------------------------------------
-static void warm_start_tell(ls_runtime *runtime, const ls_saved_file *file,
-                            const ls_value_report *report) {
-  ls_saved_info info;
-  size_t all = 0;
-  ls_saved_file_describe(file, &info);
-  for (int fate = 0; fate < LS_VALUE_FATES; ++fate)
-    all += fate != LS_VALUE_EXTRA ? report->count[fate] : 0;
-  ls_runtime_log(
-      runtime, LS_LOG_INFO, "train", "%zu of %zu variables start with '%s'",
-      report->count[LS_VALUE_RESTORED] + report->count[LS_VALUE_RENAMED], all,
-      info.path);
-}
-
 static ls_status warm_start_restore(ls_runtime *runtime, const ls_model *model,
                                     const ls_saved_file *file,
                                     const ls_value_choice *values) {
@@ -215,7 +202,15 @@ static ls_status warm_start_restore(ls_runtime *runtime, const ls_model *model,
                                         &saver.num_variables));
   saver.variables = variables;
   LS_RETURN_IF_ERROR(ls_saved_file_restore_part(file, &saver, values, &report));
-  warm_start_tell(runtime, file, &report);
+  ls_saved_info info;
+  size_t all = 0;
+  ls_saved_file_describe(file, &info);
+  for (int fate = 0; fate < LS_VALUE_FATES; ++fate)
+    all += fate != LS_VALUE_EXTRA ? report.count[fate] : 0;
+  ls_runtime_log(
+      runtime, LS_LOG_INFO, "train", "%zu of %zu variables start with '%s'",
+      report.count[LS_VALUE_RESTORED] + report.count[LS_VALUE_RENAMED], all,
+      info.path);
   return ls_ok();
 }
 

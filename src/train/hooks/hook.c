@@ -210,16 +210,6 @@ ls_status ls_keep_session(ls_status status, const char *text) {
 }
 
 // ---- Steps -----------------------------------------------------------------
-// Reads the global step in the session, in a run of its own.
-static ls_status run_context_step(const ls_run_context *context, ls_tensor step,
-                                  int64_t *out_step) {
-  LS_OWN(ls_nest, result) = ls_none();
-  LS_RETURN_IF_ERROR(
-      ls_session_run(context->session, ls_leaf(step), NULL, 0, &result));
-  *out_step = ls_result_count(result);
-  return ls_ok();
-}
-
 ls_status ls_run_context_steps(const ls_run_context *context,
                                int64_t *out_steps) {
   LS_REQUIRE_OUT(out_steps, context);
@@ -227,7 +217,12 @@ ls_status ls_run_context_steps(const ls_run_context *context,
   if (context->session == NULL) return ls_ok();
   if (!context->has_step)
     return ls_failed_precondition("no hook of this session counts steps");
-  return run_context_step(context, context->step, out_steps);
+  // Reads the global step in the session, in a run of its own.
+  LS_OWN(ls_nest, result) = ls_none();
+  LS_RETURN_IF_ERROR(ls_session_run(context->session, ls_leaf(context->step),
+                                    NULL, 0, &result));
+  *out_steps = ls_result_count(result);
+  return ls_ok();
 }
 
 int64_t ls_result_count(ls_nest result) {

@@ -56,8 +56,13 @@ static ls_status begin_hook(ls_hook_list *list, const ls_hook *hook) {
   return hook->type->begin != NULL ? hook->type->begin(hook->state) : ls_ok();
 }
 
-// Provides the step also to hooks that do not need it, if the graph has one.
-static ls_status offer_step(ls_hook_list *list) {
+ls_status ls_hook_list_begin(ls_hook_list *list) {
+  list->context.runtime = ls_runtime_current();
+  LS_GRAPH_SCOPE(list->context.graph);
+  for (size_t i = 0; i < list->count; ++i)
+    LS_RETURN_IF_ERROR(name_hook(begin_hook(list, list->hooks[i]),
+                                 list->hooks[i], "at its begin"));
+  // Provides the step also to hooks that do not need it, if the graph has one.
   const ls_graph *graph = list->context.graph;
   ls_nest leaf = ls_none();
   return list->count > 0 && graph != NULL &&
@@ -65,15 +70,6 @@ static ls_status offer_step(ls_hook_list *list) {
                                      1) == 1
              ? read_step(&list->context)
              : ls_ok();
-}
-
-ls_status ls_hook_list_begin(ls_hook_list *list) {
-  list->context.runtime = ls_runtime_current();
-  LS_GRAPH_SCOPE(list->context.graph);
-  for (size_t i = 0; i < list->count; ++i)
-    LS_RETURN_IF_ERROR(name_hook(begin_hook(list, list->hooks[i]),
-                                 list->hooks[i], "at its begin"));
-  return offer_step(list);
 }
 
 ls_status ls_hook_list_create(ls_hook_list *list) {
@@ -109,18 +105,6 @@ ls_status ls_hook_list_end(ls_hook_list *list) {
 }
 
 // ---- A run -----------------------------------------------------------------
-static ls_status call_before(ls_hook_list *list) {
-  for (size_t i = 0; i < list->count; ++i) {
-    const ls_hook *hook = list->hooks[i];
-    list->wishes[i] = (ls_run_wish){.fetches = ls_none()};
-    if (hook->type->before_run != NULL)
-      LS_RETURN_IF_ERROR(name_hook(
-          hook->type->before_run(hook->state, &list->context, &list->wishes[i]),
-          hook, "before a run"));
-  }
-  return ls_ok();
-}
-
 static ls_status call_after(ls_hook_list *list, const ls_hooked_run *run) {
   for (size_t i = 0; i < list->count; ++i) {
     const ls_hook *hook = list->hooks[i];
@@ -137,7 +121,14 @@ static ls_status call_after(ls_hook_list *list, const ls_hooked_run *run) {
 
 static ls_status make_run(ls_hook_list *list, const ls_hooked_run *run) {
   bool has_run = false;
-  LS_RETURN_IF_ERROR(call_before(list));
+  for (size_t i = 0; i < list->count; ++i) {
+    const ls_hook *hook = list->hooks[i];
+    list->wishes[i] = (ls_run_wish){.fetches = ls_none()};
+    if (hook->type->before_run != NULL)
+      LS_RETURN_IF_ERROR(name_hook(
+          hook->type->before_run(hook->state, &list->context, &list->wishes[i]),
+          hook, "before a run"));
+  }
   const ls_status status = run->make(run->user, &has_run);
   return has_run ? ls_status_join(status, call_after(list, run)) : status;
 }

@@ -64,11 +64,15 @@ static ls_status initialize(ls_monitored_session *self) {
              : s->init_fn(s->init_user, self->hooks.context.session);
 }
 
-static ls_status name_missing(const ls_array *names, const char *when) {
-  const ls_bytes *items = ls_array_data(names);
+static ls_status check_ready(ls_monitored_session *self, ls_tensor report,
+                             const char *when) {
+  LS_OWN(ls_nest, names) = ls_none();
+  LS_RETURN_IF_ERROR(ls_session_run(self->hooks.context.session,
+                                    ls_leaf(report), NULL, 0, &names));
+  const ls_bytes *items = ls_array_data(ls_nest_as_array(names));
   size_t count = 0;
   LS_OWN(ls_text, text) = {.allocator = ls_current_allocator()};
-  for (int64_t i = 0; i < ls_array_num_elements(names); ++i) {
+  for (int64_t i = 0; i < ls_array_num_elements(ls_nest_as_array(names)); ++i) {
     if (items[i].size == 0) continue;
     ls_text_append(&text, count++ > 0 ? ", " : "");
     ls_text_append_bytes(&text, items[i].data, items[i].size);
@@ -77,14 +81,6 @@ static ls_status name_missing(const ls_array *names, const char *when) {
              ? ls_ok()
              : ls_failed_precondition("%zu variables have no value %s: %s",
                                       count, when, ls_text_data(&text));
-}
-
-static ls_status check_ready(ls_monitored_session *self, ls_tensor report,
-                             const char *when) {
-  LS_OWN(ls_nest, names) = ls_none();
-  LS_RETURN_IF_ERROR(ls_session_run(self->hooks.context.session,
-                                    ls_leaf(report), NULL, 0, &names));
-  return name_missing(ls_nest_as_array(names), when);
 }
 
 static ls_status give_values(ls_monitored_session *self) {

@@ -25,15 +25,6 @@ typedef struct saver {
 } saver;
 
 // ---- Listeners -------------------------------------------------------------
-static ls_status notify_before(const saver *self, ls_session *session,
-                               int64_t step) {
-  for (size_t i = 0; i < self->num_listeners; ++i)
-    if (self->listeners[i].before_save != NULL)
-      LS_RETURN_IF_ERROR(self->listeners[i].before_save(self->listeners[i].user,
-                                                        session, step));
-  return ls_ok();
-}
-
 static ls_status notify_after(const saver *self, ls_run_context *context,
                               int64_t step) {
   for (size_t i = 0; i < self->num_listeners; ++i) {
@@ -62,7 +53,10 @@ static ls_status saver_hook_save(saver *self, ls_run_context *context,
   const size_t count = self->runs > 0;
   self->sum = 0;
   self->runs = 0;
-  LS_RETURN_IF_ERROR(notify_before(self, context->session, step));
+  for (size_t i = 0; i < self->num_listeners; ++i)
+    if (self->listeners[i].before_save != NULL)
+      LS_RETURN_IF_ERROR(self->listeners[i].before_save(
+          self->listeners[i].user, context->session, step));
   LS_RETURN_IF_ERROR(
       for_good(context, ls_saving_save(&self->saving, step, &metric, count)));
   // Waits, since listeners may read the file.

@@ -174,21 +174,15 @@ static void write_line(logger *self, const ls_run_context *context,
     ls_runtime_log(context->runtime, LS_LOG_INFO, "train", "%s", text.data);
 }
 
-static ls_status find_results(logger *self, const ls_run_context *context,
-                              ls_nest results) {
+static ls_status log_results(logger *self, const ls_run_context *context,
+                             ls_nest results) {
+  double seconds = 0;
   for (size_t i = 0; i < self->options.num_values; ++i) {
     self->results[i] = ls_nest_item(results, i);
     if (self->found != NULL)
       LS_RETURN_IF_ERROR(ls_named_result_find(&self->found[i], context->results,
                                               &self->results[i]));
   }
-  return ls_ok();
-}
-
-static ls_status log_results(logger *self, const ls_run_context *context,
-                             ls_nest results) {
-  double seconds = 0;
-  LS_RETURN_IF_ERROR(find_results(self, context, results));
   const bool timed =
       ls_step_timer_done(&self->timer, self->num_runs, &seconds, NULL);
   write_line(self, context, seconds, timed);
