@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Maxima, minima and sums of short rows: loops over rows of a constant length,
+// Maxima, minima, sums and products of short rows: loops over rows of a constant length,
 // which the compiler vectorizes across rows. In the order of long rows
 // (kernels/reduce/reduce.c): element j takes in element j + 8, j + 4, j + 2, j
 // + 1.
@@ -13,6 +13,7 @@
 #define MAX_INTEGER(T, s, x) LS_MAX_INTEGER(T, T, x, s)
 #define MIN_INTEGER(T, s, x) LS_MIN_INTEGER(T, T, x, s)
 #define SUM(T, s, x) ((s) + (x))
+#define PRODUCT(T, s, x) ((s) * (x))
 
 #define AS_IS(x) (x)
 #define FLUSHED(x) ((x)*ls_cpu_one)
@@ -69,6 +70,8 @@ OP(min_f64, double, FLUSHED, MIN_FLOAT)
 OP(min_i32, int32_t, AS_IS, MIN_INTEGER)
 OP(sum_f32, float, FROM_ZERO, SUM)
 OP(sum_f64, double, FROM_ZERO, SUM)
+OP(product_f32, float, FLUSHED, PRODUCT)
+OP(product_f64, double, FLUSHED, PRODUCT)
 
 #define ENTRY(run, name) [run] = name##_rows_##run,
 #define ENTRIES(name)                                                          \
@@ -82,4 +85,6 @@ const ls_cpu_short_rows LS_ISA_NAME(ls_cpu_short_rows) = {
             [LS_DTYPE_I32] = ENTRIES(min_i32)},
     .sum =
         {[LS_DTYPE_F32] = ENTRIES(sum_f32), [LS_DTYPE_F64] = ENTRIES(sum_f64)},
+    .product = {[LS_DTYPE_F32] = ENTRIES(product_f32),
+                [LS_DTYPE_F64] = ENTRIES(product_f64)},
 };

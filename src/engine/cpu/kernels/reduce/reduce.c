@@ -232,16 +232,19 @@ static void add_columns(const reduce_params *self, void *sums, const void *in,
   }
 }
 
-// Adds rows of 16-bit floats, some of which are widened at a time.
+// Adds rows of 16-bit floats, some of which are widened at a time: together if
+// they are adjacent.
 static void add_halves(const reduce_params *self, void *sums, const void *in,
                        int64_t rows, int64_t columns) {
   float wide[CHUNK + LANES];
   int64_t n = 0;
   for (int64_t i = 0; i < rows; i += n) {
     n = ls_min_i64(CHUNK / columns, rows - i);
-    for (int64_t k = 0; k < n; ++k)
-      ls_widen(self->half, wide + k * columns,
-               (const uint16_t *)in + (i + k) * self->pitch, columns);
+    const uint16_t *from = (const uint16_t *)in + i * self->pitch;
+    const bool adjacent = self->pitch == columns;
+    for (int64_t k = 0; k < (adjacent ? 1 : n); ++k)
+      ls_widen(self->half, wide + k * columns, from + k * self->pitch,
+               adjacent ? n * columns : columns);
     add_columns(self, sums, wide, n, columns, columns, CHUNK + LANES);
   }
 }

@@ -11,7 +11,7 @@ enum { TURNED = 128 };
 typedef struct short_params {
   const ls_reducer *reduce;
   size_t element;  // Bytes of an element of the arrays.
-  ls_dtype half;   // f16 or bf16 (reduced in f32), or NONE.
+  ls_dtype half;   // f16 or bf16 (reduced in f32 by the table), or NONE.
   int64_t run, rows, rows_per_block;
   ls_cpu_rows_of_fn *of_table;
   // t[j][i] = rows[i][j].
@@ -24,10 +24,23 @@ static void table_loop(const ls_kernel_call *call, int64_t begin_block,
   const int64_t begin = begin_block * self->rows_per_block;
   const int64_t end = ls_min_i64(end_block * self->rows_per_block, self->rows);
   if (begin >= end) return;
-  self->of_table((char *)call->out[0] + (size_t)begin * self->element,
-                 (const char *)call->in[0] +
-                     (size_t)(begin * self->run) * self->element,
-                 end - begin);
+  const char *rows =
+      (const char *)call->in[0] + (size_t)(begin * self->run) * self->element;
+  char *out = (char *)call->out[0] + (size_t)begin * self->element;
+  if (self->half == LS_DTYPE_NONE) {
+    self->of_table(out, rows, end - begin);
+    return;
+  }
+  float sums[TURNED], *wide = call->scratch;
+  int64_t n = 0;
+  for (int64_t i = 0; i < end - begin; i += n) {
+    n = ls_min_i64(TURNED, end - begin - i);
+    ls_widen(self->half, wide,
+             (const uint16_t *)(const void *)rows + i * self->run,
+             n * self->run);
+    self->of_table(sums, wide, n);
+    ls_narrow(self->half, (uint16_t *)(void *)out + i, sums, n);
+  }
 }
 
 #define TURN(name, bytes, T)                                                   \
@@ -57,29 +70,22 @@ static void reduce_turned(const short_params *self, char *sums,
   }
 }
 
-// Scratch: sums, the transposed rows, and the widened ones.
+// Scratch: sums and the transposed rows.
 static void turned_loop(const ls_kernel_call *call, int64_t begin_block,
                         int64_t end_block) {
   const short_params *self = call->params;
   const size_t part = (size_t)(TURNED * self->run) * self->reduce->size;
   const int64_t end = ls_min_i64(end_block * self->rows_per_block, self->rows);
-  char *sums = call->scratch, *turned = sums + part, *wide = turned + part;
+  char *sums = call->scratch, *turned = sums + part;
   int64_t n = 0;
   for (int64_t i = begin_block * self->rows_per_block; i < end; i += n) {
     n = ls_min_i64(TURNED, end - i);
     const void *rows =
         (const char *)call->in[0] + (size_t)(i * self->run) * self->element;
     void *out = (char *)call->out[0] + (size_t)i * self->element;
-    if (self->half != LS_DTYPE_NONE) {
-      ls_widen(self->half, (float *)(void *)wide, rows, n * self->run);
-      rows = wide;
-    }
     self->transpose(turned, rows, n, self->run);
     reduce_turned(self, sums, turned, n);
-    if (self->half != LS_DTYPE_NONE)
-      ls_narrow(self->half, out, (const float *)(const void *)sums, n);
-    else
-      memcpy(out, sums, (size_t)n * self->element);
+    memcpy(out, sums, (size_t)n * self->element);
   }
 }
 
@@ -99,7 +105,7 @@ static void choose_turn(short_params *self) {
 static ls_cpu_rows_of_fn *find_in_table(const ls_kernel_plan *plan,
                                         int64_t run) {
   const ls_cpu_short_rows *table = plan->kernels->short_rows;
-  const ls_dtype dtype = plan->in[0].dtype;
+  const ls_dtype dtype = ls_wide_dtype(plan->in[0].dtype);
   switch (plan->node->type) {
   case LS_OP_REDUCE_MAX:
     return table->max[dtype][run];
@@ -107,6 +113,8 @@ static ls_cpu_rows_of_fn *find_in_table(const ls_kernel_plan *plan,
     return table->min[dtype][run];
   case LS_OP_REDUCE_SUM:
     return table->sum[dtype][run];
+  case LS_OP_REDUCE_PRODUCT:
+    return table->product[dtype][run];
   default:
     return NULL;
   }
@@ -128,8 +136,7 @@ ls_status ls_short_rows_plan(ls_kernel_plan *plan, const ls_reducer *reduce,
   plan->params = self;
   plan->blocks = ls_blocks_of(self->rows, self->rows_per_block);
   plan->loop = self->of_table != NULL ? table_loop : turned_loop;
-  if (self->of_table != NULL) return ls_ok();
-  choose_turn(self);
-  plan->scratch = 3 * (size_t)(TURNED * run) * reduce->size;
+  plan->scratch = 2 * (size_t)(TURNED * run) * reduce->size;
+  if (self->of_table == NULL) choose_turn(self);
   return ls_ok();
 }

@@ -45,6 +45,7 @@ struct ls_cpu_short_rows {
   ls_cpu_rows_of_fn *max[LS_DTYPE_COUNT][LS_SHORT_ROW + 1];
   ls_cpu_rows_of_fn *min[LS_DTYPE_COUNT][LS_SHORT_ROW + 1];
   ls_cpu_rows_of_fn *sum[LS_DTYPE_COUNT][LS_SHORT_ROW + 1];
+  ls_cpu_rows_of_fn *product[LS_DTYPE_COUNT][LS_SHORT_ROW + 1];
 };
 
 // Plans the reduction of rows of `run` elements, 2 to LS_SHORT_ROW. For 16-bit
