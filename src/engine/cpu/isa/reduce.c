@@ -192,6 +192,19 @@ LS_EACH_FLOAT(REDUCER, max, LEAST, MAX_FLOAT, FLUSH)
 LS_EACH_INTEGER(REDUCER, min, GREATEST, MIN_INTEGER, STAY)
 LS_EACH_FLOAT(REDUCER, min, GREATEST, MIN_FLOAT, FLUSH)
 
+#define DOTS(unused, size, T)                                                  \
+  static void dots_##size(void *out, const void *rows, const void *vector,     \
+                          size_t count, size_t k) {                            \
+    const T *a = rows, *x = vector;                                            \
+    for (size_t i = 0; i < count; ++i, a += k) {                               \
+      T sum = 0;                                                               \
+      for (size_t p = 0; p < k; ++p)                                           \
+        sum = (T)(sum + (T)(1U * a[p] * x[p]));                                \
+      ((T *)out)[i] = sum;                                                     \
+    }                                                                          \
+  }
+LS_EACH_SIZE(DOTS, )
+
 #define ENTRY(name, D, T, W)                                                   \
   [LS_DTYPE_##D] = {.size = sizeof(T),                                         \
                     .fill = name##_fill_##D,                                   \
@@ -210,4 +223,5 @@ const ls_cpu_reducers LS_ISA_NAME(ls_cpu_reducers) = {
     .min = NUMBERS(min),
     .all = {ENTRY(all, BOOL, uint8_t, )},
     .any = {ENTRY(any, BOOL, uint8_t, )},
+    .dots = {[1] = dots_1, [2] = dots_2, [4] = dots_4, [8] = dots_8},
 };

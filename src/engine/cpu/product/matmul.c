@@ -15,6 +15,7 @@
 // many bands a first step rearranges B once.
 #include "engine/cpu/kernels/kernel.h"
 #include "engine/cpu/kernels/loops.h"
+#include "engine/cpu/kernels/reduce/short_rows.h"
 #include "lockstep/shape_rules.h"
 
 // ---- Parts ------------------------------------------------------------------
@@ -181,6 +182,7 @@ enum { WIDE_BYTES = 2048, FEW_ROWS = 4, FEW_BYTES = 1 << 14 };
 typedef struct matmul_params {
   ls_cpu_product product;  // Arrays are set per call.
   ls_cpu_product_fn *run;
+  ls_cpu_dots_fn *dots;  // For a vector of integers and rows, or NULL.
   ls_dtype dtype;
   int64_t batch;
   // Elements from one matrix of a batch to the next.
@@ -371,6 +373,7 @@ static void matmul_loop(const ls_kernel_call *call, int64_t begin_block,
   if (self->has_bias) product.bias = call->in[2];
   product.accumulate = call->adds;
   const void *a = call->in[self->turned], *b = call->in[!self->turned];
+  const size_t size = ls_dtype_size(self->dtype);
   if (self->arranged_ldb != 0) {
     b = call->in[2 + self->has_bias];
     product.ldb = self->arranged_ldb;
@@ -384,8 +387,12 @@ static void matmul_loop(const ls_kernel_call *call, int64_t begin_block,
     product.a = matrix_at(a, at, self->a_step, self->dtype);
     product.b = matrix_at(b, at, self->b_step, self->dtype);
     product.c = (char *)call->out[0] +
-                (size_t)(at * self->c_step) * ls_dtype_size(self->dtype);
-    if (is_narrow(self->dtype))
+                (size_t)(at * self->c_step) * size;
+    if (self->dots != NULL)
+      self->dots((char *)product.c + block.m0 * size,
+                 (const char *)product.a + block.m0 * product.k * size,
+                 product.b, block.m1 - block.m0, product.k);
+    else if (is_narrow(self->dtype))
       narrow_unit(self, &product, &block, call->scratch);
     else
       self->run(&product, &block, call->scratch);
@@ -455,6 +462,22 @@ static void turn_column(const ls_cpu_kernels *kernels, matmul_params *self) {
   self->turned = true;
 }
 
+// Chooses the function for a vector of integers and rows, which become A.
+static void choose_dots(const ls_cpu_kernels *kernels, matmul_params *self) {
+  ls_cpu_product *p = &self->product;
+  if (self->has_bias || p->activation != LS_CPU_ACTIVATION_NONE) return;
+  if (p->m == 1 && p->b_transposed) {
+    const int64_t a_step = self->a_step;
+    self->a_step = self->b_step;
+    self->b_step = a_step;
+    *p = (ls_cpu_product){
+        .m = p->n, .n = 1, .k = p->k, .lda = p->k, .ldb = 1, .ldc = 1};
+    self->turned = true;
+  }
+  if (p->n == 1 && !p->a_transposed)
+    self->dots = kernels->reducers->dots[ls_dtype_size(self->dtype)];
+}
+
 // Chooses the product's function; returns false if there is none.
 static bool choose_product(ls_kernel_plan *plan, matmul_params *self) {
   const ls_cpu_kernels *kernels = plan->kernels;
@@ -476,6 +499,7 @@ static bool choose_product(ls_kernel_plan *plan, matmul_params *self) {
     const bool relu = self->product.activation == LS_CPU_ACTIVATION_RELU &&
                       !ls_dtype_is_unsigned(self->dtype);
     self->narrow_relu = relu && size == 1;
+    if (!relu) choose_dots(kernels, self);
     if (!relu || size == 1) self->product.activation = LS_CPU_ACTIVATION_NONE;
   } else {
     return false;

@@ -30,10 +30,15 @@ typedef struct ls_reducer {
                int64_t columns);
 } ls_reducer;
 
+// Multiplies rows of `k` integers with a vector; sums wrap around.
+typedef void ls_cpu_dots_fn(void *out, const void *rows, const void *vector,
+                            size_t count, size_t k);
+
 struct ls_cpu_reducers {
   ls_reducer sum[LS_DTYPE_COUNT], product[LS_DTYPE_COUNT];
   ls_reducer max[LS_DTYPE_COUNT], min[LS_DTYPE_COUNT];
   ls_reducer all[LS_DTYPE_COUNT], any[LS_DTYPE_COUNT];  // For bools only.
+  ls_cpu_dots_fn *dots[9];  // By the size of an element.
 };
 
 // Reduces `count` contiguous rows of a fixed number of elements.
