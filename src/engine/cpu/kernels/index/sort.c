@@ -29,9 +29,9 @@ enum {
 static inline uint64_t float_key(uint64_t x, int bits, uint64_t infinity) {
   const uint64_t sign = UINT64_C(1) << (bits - 1);
   const uint64_t magnitude = x & (sign - 1);
-  if (magnitude > infinity) return sign | (sign - 1);
-  if ((x & sign) != 0) return sign - magnitude;  // -0 is 0.
-  return sign + magnitude;
+  const uint64_t negative = 0 - (x >> (bits - 1));  // All bits are equal.
+  const uint64_t key = sign + ((magnitude ^ negative) - negative);  // -0 is 0.
+  return magnitude > infinity ? sign | (sign - 1) : key;
 }
 #define KEY_F64(bits, x) float_key((x), 64, UINT64_C(0x7FF0000000000000))
 #define KEY_F32(bits, x) float_key((x), 32, 0x7F800000U)
@@ -245,17 +245,23 @@ typedef struct top_params {
   size_t element;
 } top_params;
 
-// Moves the `k` first keys to the front, in order. Most other keys are larger
-// than the k-th.
-static void select_few(keyed *keys, int64_t count, int64_t k) {
+// Reads a row of keys and puts the `k` first ones in order, at most FEW. Most
+// other keys are larger than the k-th of those read so far.
+static void select_few(const top_params *self, keyed *keys, const char *row) {
+  keyed chunk[LS_INDEX_CHUNK];
+  const int64_t k = self->k;
+  self->keys(keys, row, 1, k, self->flip);
   sort_few(keys, k);
-  for (int64_t i = k; i < count; ++i) {
-    const keyed moved = keys[i];
-    if (keys[k - 1].key <= moved.key) continue;
-    int64_t at = k - 1;
-    for (; at > 0 && keys[at - 1].key > moved.key; --at)
-      keys[at] = keys[at - 1];
-    keys[at] = moved;
+  for (int64_t from = k; from < self->size; from += LS_INDEX_CHUNK) {
+    const int64_t count = ls_min_i64(LS_INDEX_CHUNK, self->size - from);
+    self->keys(chunk, row + (size_t)from * self->element, 1, count, self->flip);
+    for (int64_t i = 0; i < count; ++i) {
+      if (keys[k - 1].key <= chunk[i].key) continue;
+      int64_t at = k - 1;
+      for (; at > 0 && keys[at - 1].key > chunk[i].key; --at)
+        keys[at] = keys[at - 1];
+      keys[at] = (keyed){chunk[i].key, from + chunk[i].at};
+    }
   }
 }
 
@@ -300,12 +306,10 @@ static void top_loop(const ls_kernel_call *call, int64_t begin_block,
     const char *row =
         (const char *)call->in[0] + (size_t)(i * self->size) * self->element;
     workspace work = workspace_of(call->scratch, self->most);
-    if (self->k <= FEW && self->most > self->size) {
-      self->keys(work.keys, row, 1, self->size, self->flip);
-      select_few(work.keys, self->size, self->k);
-    } else {
+    if (self->k <= FEW)
+      select_few(self, work.keys, row);
+    else
       select_many(self, &work, row);
-    }
     move_line((char *)call->out[0] + (size_t)(i * self->k) * self->element, row,
               work.keys, self->k, 1, self->element);
     int32_t *places = (int32_t *)call->out[1] + i * self->k;
