@@ -129,7 +129,8 @@ LS_API int ls_op_line(ls_op op);
 // Gets an attribute, lent. NOT_FOUND names the op and the attribute.
 LS_API LS_MUST_USE ls_status ls_op_attr(ls_op op, const char *name,
                                         const ls_attr **out_attr);
-// Sets or replaces an attribute of an op in a build graph.
+// Sets or replaces an attribute of an op in a build graph. Later runs of
+// sessions have it, whatever they have run before.
 //   LS_INVALID_ARGUMENT  an attribute of the op has this name and another kind,
 //                        cannot have this value, or does not fit the op's
 //                        outputs and regions; under any other name all values

@@ -67,7 +67,7 @@ typedef struct ls_node {
   // Lowered, in a replicate region: true if the value differs by replica.
   bool varying;
   bool once;             // Lowered: true if it runs once for all replicas.
-  const char *rendered;  // Full name, composed at the first request; else NULL.
+  const char *rendered;  // See ls_node_name; NULL before. Atomic.
   const char *device;    // NULL: none.
   const char *file;      // Source position in user code; static text.
   int line;
@@ -182,6 +182,7 @@ struct ls_graph {
   uint32_t num_trials;  // Open trials; see graph/trial.h.
   ls_graph_undo *undo;  // Changes to undo, kept while trials are open.
   size_t num_undo, undo_capacity;
+  uint64_t num_edits;  // Calls of ls_op_set_attr for its ops and its regions'.
 };
 
 // ---- Making ----------------------------------------------------------------
@@ -413,6 +414,8 @@ size_t ls_count_captures(ls_graph *const *regions, size_t count);
 size_t ls_list_captures(ls_graph *const *regions, size_t count, ls_tensor *out);
 size_t ls_list_capture_refs(ls_graph *const *regions, size_t count,
                             uint64_t *out_refs);
+// Returns the full name, which is composed and kept at the first request. This
+// and ls_graph_intern may be called while others run a session of the graph.
 const char *ls_node_name(ls_graph *graph, ls_node *node);
 // Writes "op 'scope/name' (file.c:12)" into `buffer`, for messages.
 const char *ls_node_describe(ls_graph *graph, ls_node *node, char *buffer,

@@ -366,6 +366,8 @@ ls_status ls_op_set_attr(ls_op op, const ls_attr *attr) {
   const ls_status refusal = check_attr(&memory, graph, node, attr);
   const ls_status status =
       ls_status_is_ok(refusal) ? ls_trial_set_attr(graph, node, attr) : refusal;
+  for (; graph != NULL; graph = graph->parent)
+    ++graph->num_edits;
   return ls_status_annotate(status, "setting an attribute of op '%s'",
                             ls_op_name(op));
 }

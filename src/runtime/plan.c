@@ -348,6 +348,8 @@ ls_status ls_plan_create(const ls_lower_request *request, ls_store *store,
   LS_OWN_NEW_OR_RETURN(allocator, ls_plan, plan);
   plan->allocator = allocator;
   plan->store = store;
+  plan->graph = request->graph;
+  plan->num_edits = plan->graph->num_edits;
   LS_RETURN_IF_ERROR(
       ls_result_map_init(&plan->results, allocator, request->num_fetches));
   LS_RETURN_IF_ERROR(compile_gathered(plan, request, precompiled, memory));
@@ -355,15 +357,20 @@ ls_status ls_plan_create(const ls_lower_request *request, ls_store *store,
 }
 
 // ---- Running ---------------------------------------------------------------
+// Returns true if a later run may use the plan.
+static bool is_reusable(const ls_plan *plan) {
+  return !plan->tells_failure && plan->num_edits == plan->graph->num_edits;
+}
+
 bool ls_plan_is_current(const ls_plan *plan) {
-  if (plan->tells_failure) return false;
+  if (!is_reusable(plan)) return false;
   for (size_t i = 0; i < plan->num_parts; ++i)
     if (!ls_compiled_is_current(plan->parts[i])) return false;
   return true;
 }
 
 bool ls_plan_fits(const ls_plan *plan) {
-  if (plan->tells_failure) return false;
+  if (!is_reusable(plan)) return false;
   for (size_t i = 0; i < plan->num_parts; ++i)
     if (!ls_compiled_fits(plan->parts[i], plan->store)) return false;
   return true;

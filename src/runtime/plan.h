@@ -14,6 +14,8 @@ typedef struct ls_plan {
   struct ls_plan *next;  // The plan for another state of distributed variables.
   ls_allocator *allocator;
   ls_store *store;
+  const ls_graph *graph;  // The session's,
+  uint64_t num_edits;     // and its edits when the plan was made.
   size_t num_parts;
   ls_compiled **parts;
   ls_result_map results;

@@ -290,6 +290,8 @@ ls_status ls_plan_from_precompiled(const ls_precompiled *list,
   LS_OWN_NEW_OR_RETURN(list->allocator, ls_plan, plan);
   plan->allocator = list->allocator;
   plan->store = list->plan->store;
+  plan->graph = list->plan->graph;
+  plan->num_edits = list->plan->num_edits;
   LS_RETURN_IF_ERROR(share_plan(list, request, plan));
   return ls_hand_over(&plan, out_plan);
 }

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Attributes that are set after an op was made keep to its operands, outputs
-// and regions.
+// and regions, and later runs of sessions have them.
 #include <string.h>
 
 #include "graph/own.h"
 #include "lockstep/flow.h"
 #include "lockstep/graph_ops.h"
 #include "lockstep/ops.h"
+#include "lockstep/session.h"
+#include "runtime/own.h"
 #include "support/function.h"
 #include "support/values.h"
 
@@ -54,4 +56,52 @@ TEST(an_attribute_fits_the_op) {
                                                  .kind = LS_ATTR_SIZES,
                                                  .as.sizes = {sizes, 1}}));
   expect_ok(ls_graph_verify(graph));
+}
+
+// ---- Sessions --------------------------------------------------------------
+static void set_value(ls_tensor constant, double value) {
+  LS_OWN(ls_array, array) = array_of(LS_DTYPE_F32, LS_SCALAR, &value);
+  expect_ok(ls_op_set_attr(
+      ls_tensor_op(constant),
+      &(ls_attr){.name = "value", .kind = LS_ATTR_ARRAY, .as.array = array}));
+}
+
+static ls_tensor inside;  // A constant in a branch.
+
+static ls_nest give_inside(ls_nest args, void *user) {
+  (void)args, (void)user;
+  return ls_leaf(inside = ls_scalar(LS_DTYPE_F32, 5));
+}
+
+static ls_nest give_nothing(ls_nest args, void *user) {
+  (void)args, (void)user;
+  return ls_leaf(ls_scalar(LS_DTYPE_F32, 0));
+}
+
+static double fetched(ls_session *session, ls_tensor tensor) {
+  LS_OWN(ls_nest, result) = session_results(session, ls_leaf(tensor));
+  return nest_element(result, 0);
+}
+
+TEST(runs_see_an_attribute_that_was_set_after_a_run) {
+  LS_OWN(ls_graph, graph) = graph_named("g");
+  ls_tensor number, twice, thrice, branch;
+  {
+    LS_GRAPH_SCOPE(graph);
+    number = ls_scalar(LS_DTYPE_F32, 3);
+    twice = ls_mul_scalar(number, 2);
+    thrice = ls_mul_scalar(number, 3);
+    const ls_tensor yes = ls_less(ls_scalar(LS_DTYPE_F32, 0), number);
+    LS_OWN(ls_nest, made) = ls_cond(yes, give_inside, give_nothing, NULL);
+    branch = ls_nest_tensor(made, 0);
+  }
+  LS_OWN(ls_session, session) = session_of(graph);
+  assert_true(fetched(session, twice) == 6);
+  assert_true(fetched(session, branch) == 5);
+  set_value(number, 10);
+  assert_true(fetched(session, twice) == 20);
+  assert_true(fetched(session, thrice) == 30);
+  set_value(inside, 7);
+  assert_true(fetched(session, branch) == 7);
+  assert_true(fetched(session, twice) == 20);
 }
