@@ -271,11 +271,6 @@ ls_status lower_host(ls_lower_scope *scope, ls_node *node) {
 }
 
 // ---- Removed ---------------------------------------------------------------
-ls_status lower_never(ls_lower_scope *scope, ls_node *node) {
-  (void)scope;
-  return ls_internal("op %s has no lowering", ls_node_info(node)->name);
-}
-
 ls_status lower_forward(ls_lower_scope *scope, ls_node *node) {
   return ls_lower_map(scope, ls_ref(node->id, 0),
                       ls_lowered(scope, node->inputs[0]));

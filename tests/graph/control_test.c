@@ -330,3 +330,32 @@ TEST(a_function_waits_for_what_ran_before_it) {
   expect_status(ls_function_call(function, ls_none(), &made),
                 LS_INVALID_ARGUMENT, "matmul");
 }
+
+// ---- Arguments -------------------------------------------------------------
+// One, behind the first value, which is a parameter.
+static ls_tensor one_behind(ls_nest values) {
+  const ls_op first = ls_tensor_op(ls_nest_tensor(values, 0));
+  LS_CONTROL_SCOPE(&first, 1);
+  return one();
+}
+
+static ls_nest add_one_behind(ls_nest values, void *user) {
+  (void)user;
+  return ls_leaf(ls_add(ls_nest_tensor(values, 0), one_behind(values)));
+}
+
+static ls_nest wait_for_arguments(ls_nest args, void *user) {
+  (void)user;
+  LS_OWN(ls_nest, loop) = ls_while(always, add_one_behind, NULL,
+                                   ls_leaf(ls_nest_tensor(args, 0)), 3);
+  return LS_LIST(ls_leaf(one_behind(args)), ls_leaf(ls_nest_tensor(loop, 0)));
+}
+
+TEST(an_op_may_wait_for_an_argument_or_a_loops_value) {
+  LS_OWN(ls_function, function) = function_of(wait_for_arguments, NULL);
+  LS_OWN(ls_array, five) = array_of(LS_DTYPE_F32, LS_SCALAR, (double[]){5});
+  LS_OWN(ls_nest, args) = LS_LIST(ls_nest_array(ls_array_retain(five)));
+  LS_OWN(ls_nest, made) = call_results(function, args);
+  assert_true(number_of(ls_nest_item(made, 0)) == 1);
+  assert_true(number_of(ls_nest_item(made, 1)) == 8);
+}
