@@ -32,8 +32,9 @@ LS_PLACED ls_nest ls_while(ls_flow_callback condition, ls_flow_callback body,
 // Works as ls_while, and counts each iteration as a step: in iteration t the
 // random ops of the body draw what they would draw in the t-th of as many runs
 // or calls without the loop, and a run with a loop of k iterations counts as k
-// steps. Inside such a loop another one is an ordinary loop. In eager, where
-// ops run one by one, it is ls_while.
+// steps. It does so when it ends: runs that begin meanwhile in other threads
+// draw what its later iterations draw. Inside such a loop another one is an
+// ordinary loop. In eager, where ops run one by one, it is ls_while.
 LS_PLACED ls_nest ls_step_while(ls_flow_callback condition,
                                 ls_flow_callback body, void *user,
                                 ls_nest initial, int64_t max_trips);

@@ -39,8 +39,9 @@ ls_function_load(const char *text, const ls_host_kernel *const *kernels,
                  size_t num_kernels, ls_function **out_function);
 
 // Get and set the number of calls so far; a call with a loop of k steps
-// (ls_step_while) counts as k. Random ops draw by it: setting it lets a run
-// that resumes in another process continue their streams.
+// (ls_step_while) counts as k when it ends, as one before. Random ops draw by
+// it: setting it lets a run that resumes in another process continue their
+// streams.
 LS_API uint64_t ls_function_steps(const ls_function *function);
 LS_API void ls_function_set_steps(ls_function *function, uint64_t steps);
 

@@ -8,7 +8,9 @@
 // before it has one): the one variable in the collection
 // LS_COLLECTION_GLOBAL_STEP, an i64 or i32 scalar. In a graph without one they
 // draw by the number of the session's runs so far that draw, where a run with a
-// loop of k steps (ls_step_while) counts as k. Other fetches do not matter.
+// loop of k steps (ls_step_while) counts as k, but as one until it ends: runs
+// that begin meanwhile draw what its later steps draw. Other fetches do not
+// matter.
 //
 // Threads: any number of threads may run a session and read its variables at
 // the same time, while no thread adds to its graph. Runs that use the same
