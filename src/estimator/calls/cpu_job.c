@@ -62,18 +62,6 @@ typedef struct replica_mode {
 } replica_mode;
 static const replica_mode *mode_of(const ls_job *job);
 
-// Takes a replica's spec; the first replica's spec is kept.
-static ls_nest take_spec(ls_job *job, ls_estimator_spec *spec,
-                         ls_nest examples) {
-  const ls_nest results =
-      mode_of(job)->results_of(job, ls_estimator_spec_values(spec), examples);
-  if (job->spec == NULL)
-    job->spec = spec;
-  else
-    ls_estimator_spec_release(spec);
-  return results;
-}
-
 // A stop ends a training before its first step: many replicas take long to
 // build. Ranks do not agree on a stop meanwhile.
 static ls_nest strategy_job_call_model(ls_job *job, ls_nest args) {
@@ -88,7 +76,14 @@ static ls_nest strategy_job_call_model(ls_job *job, ls_nest args) {
                          .mask = ls_failed_tensor(),
                          .keeps_metrics = mode_of(job)->keeps_metrics},
       &spec));
-  return take_spec(job, spec, ls_nest_item(args, 2));
+  // Takes a replica's spec; the first replica's spec is kept.
+  const ls_nest results = mode_of(job)->results_of(
+      job, ls_estimator_spec_values(spec), ls_nest_item(args, 2));
+  if (job->spec == NULL)
+    job->spec = spec;
+  else
+    ls_estimator_spec_release(spec);
+  return results;
 }
 
 static ls_nest strategy_job_run_replica(ls_nest args, void *user) {

@@ -352,8 +352,11 @@ ls_status ls_estimator_variable_names(const ls_estimator *estimator,
   return status;
 }
 
-static ls_status estimator_read_value(const ls_saved_file *file,
+ls_status ls_estimator_variable_value(const ls_estimator *estimator,
                                       const char *name, ls_array **out_array) {
+  LS_REQUIRE_OUT(out_array, estimator, name);
+  LS_OWN(ls_saved_file, file) = NULL;
+  LS_RETURN_IF_ERROR(open_newest(estimator, &file));
   ls_saved_info info;
   ls_saved_file_describe(file, &info);
   for (size_t i = 0; i < info.num_entries; ++i) {
@@ -363,14 +366,6 @@ static ls_status estimator_read_value(const ls_saved_file *file,
       return ls_saved_file_read(file, i, out_array);
   }
   return LS_STATUS(LS_NOT_FOUND, "'%s' has no variable '%s'", info.path, name);
-}
-
-ls_status ls_estimator_variable_value(const ls_estimator *estimator,
-                                      const char *name, ls_array **out_array) {
-  LS_REQUIRE_OUT(out_array, estimator, name);
-  LS_OWN(ls_saved_file, file) = NULL;
-  LS_RETURN_IF_ERROR(open_newest(estimator, &file));
-  return estimator_read_value(file, name, out_array);
 }
 
 // ---- Estimators of users' libraries -----------------------------------------

@@ -20,18 +20,6 @@ typedef struct eval_run {
   int64_t sessions;  // Number of sessions when the sum `losses` was begun.
 } eval_run;
 
-// ---- Checks ------------------------------------------------------
-static ls_status evaluate_check_names(ls_nest metrics) {
-  static const char *const taken[] = {"loss", "global_step"};
-  for (size_t i = 0; i < ls_nest_count(metrics); ++i)
-    for (size_t t = 0; t < 2; ++t)
-      if (strcmp(ls_nest_key(metrics, i), taken[t]) == 0)
-        return ls_invalid_argument(
-            "a metric cannot be called '%s': an evaluation has one of its own",
-            taken[t]);
-  return ls_ok();
-}
-
 // ---- Fetches ----------------------------------------------------------
 static ls_status add_update(ls_op *ops, size_t *count, ls_nest update) {
   if (update.kind == LS_KIND_OP)
@@ -43,41 +31,38 @@ static ls_status add_update(ls_op *ops, size_t *count, ls_nest update) {
   return ls_ok();
 }
 
-// Adds the op that counts a batch in the evaluation's step. A loop on the
-// device counts its batches in another way.
-static ls_status count_step(ls_op *ops, size_t *count) {
-  ls_variable *step = NULL;
-  LS_RETURN_IF_ERROR(ls_eval_step_get(ls_graph_current(), &step));
-  ops[(*count)++] = ls_tensor_op(
-      ls_variable_assign_add(step, ls_scalar(ls_variable_dtype(step), 1)));
-  return ls_ok();
-}
-
 static ls_status make_update(ls_job *job, ls_nest metrics, ls_op *ops,
                              ls_op *out_op) {
   size_t count = 0;
   for (size_t i = 0; i < ls_nest_count(metrics); ++i)
     LS_RETURN_IF_ERROR(
         add_update(ops, &count, ls_nest_item(ls_nest_item(metrics, i), 1)));
-  LS_RETURN_IF_ERROR(count_step(ops, &count));
+  // Adds the op that counts a batch in the evaluation's step. A loop on the
+  // device counts its batches in another way.
+  ls_variable *step = NULL;
+  LS_RETURN_IF_ERROR(ls_eval_step_get(ls_graph_current(), &step));
+  ops[count++] = ls_tensor_op(
+      ls_variable_assign_add(step, ls_scalar(ls_variable_dtype(step), 1)));
   *out_op = ls_group(ops, count, "eval_op");
   return ls_op_is_failed(*out_op) ? ls_graph_take_error(job->graph) : ls_ok();
 }
 
-static ls_status make_fetches(ls_job *job, eval_run *e) {
+static ls_status evaluate_build(ls_job *job, eval_run *e) {
+  LS_GRAPH_SCOPE(job->graph);
+  LS_RETURN_IF_ERROR(job->kind->build(job));
+  static const char *const taken[] = {"loss", "global_step"};
+  for (size_t i = 0; i < ls_nest_count(job->metrics); ++i)
+    for (size_t t = 0; t < 2; ++t)
+      if (strcmp(ls_nest_key(job->metrics, i), taken[t]) == 0)
+        return ls_invalid_argument(
+            "a metric cannot be called '%s': an evaluation has one of its own",
+            taken[t]);
   ls_op update = {0};
   LS_OWN_ARRAY_OR_RETURN(ls_current_allocator(), ls_op, ops,
                          ls_nest_count(job->metrics) + 1);
   LS_RETURN_IF_ERROR(make_update(job, job->metrics, ops, &update));
   return ls_take_nest(LS_LIST(ls_nest_retain(job->losses), ls_nest_op(update)),
                       &e->fetches);
-}
-
-static ls_status evaluate_build(ls_job *job, eval_run *e) {
-  LS_GRAPH_SCOPE(job->graph);
-  LS_RETURN_IF_ERROR(job->kind->build(job));
-  LS_RETURN_IF_ERROR(evaluate_check_names(job->metrics));
-  return make_fetches(job, e);
 }
 
 // ---- Hooks -----------------------------------------------------------------

@@ -69,21 +69,15 @@ static void job_values_look_at(void *user, const ls_value_note *note) {
   }
 }
 
-// Returns true if `choice` wants all variables from a file that is not a
-// checkpoint.
-static bool takes_values_alone(const ls_saved_info *info,
-                               const ls_value_choice *choice) {
-  return info->step < 0 && choice->only == NULL &&
-         choice->missing == LS_FLAG_DEFAULT;
-}
-
 static ls_status restore_values(ls_job *job, const ls_saved_file *file,
                                 const ls_saver *saver,
                                 const ls_value_choice *choice) {
   ls_saved_info info;
   ls_value_report report;
   ls_saved_file_describe(file, &info);
-  if (!takes_values_alone(&info, choice))
+  // All variables may be wanted from a file that is no checkpoint.
+  if (info.step >= 0 || choice->only != NULL ||
+      choice->missing != LS_FLAG_DEFAULT)
     return ls_saved_file_restore_part(file, saver, choice, &report);
   values_alone values = {.users = choice, .path = info.path};
   LS_RETURN_IF_ERROR(

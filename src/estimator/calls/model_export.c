@@ -46,19 +46,6 @@ static ls_status model_export_begin(side *s, ls_estimator *estimator,
   return ls_global_step_create(job->graph, &step);
 }
 
-static ls_status receive(side *s, const ls_receiver_function *receiver) {
-  LS_RETURN_IF_ERROR(receiver->call(receiver->user, &s->receiver));
-  LS_RETURN_IF_ERROR(ls_nest_status(s->receiver.features));
-  LS_RETURN_IF_ERROR(ls_nest_status(s->receiver.labels));
-  LS_RETURN_IF_ERROR(ls_nest_status(s->receiver.inputs));
-  LS_RETURN_IF_ERROR(ls_graph_error(s->job.graph));
-  if (s->receiver.features.kind == LS_KIND_NONE)
-    return ls_invalid_argument("the receiver returns no features");
-  if (s->receiver.inputs.kind == LS_KIND_NONE)
-    s->receiver.inputs = ls_nest_retain(s->receiver.features);
-  return ls_ok();
-}
-
 static ls_status model_export_call_model(void *user, ls_nest inputs,
                                          ls_estimator_spec **out_spec) {
   const side *s = user;
@@ -124,7 +111,15 @@ static ls_status build_on_tpu(side *s) {
 
 static ls_status build_in(side *s, const ls_estimator_exporting *e) {
   LS_GRAPH_SCOPE(s->job.graph);
-  LS_RETURN_IF_ERROR(receive(s, &e->receiver));
+  LS_RETURN_IF_ERROR(e->receiver.call(e->receiver.user, &s->receiver));
+  LS_RETURN_IF_ERROR(ls_nest_status(s->receiver.features));
+  LS_RETURN_IF_ERROR(ls_nest_status(s->receiver.labels));
+  LS_RETURN_IF_ERROR(ls_nest_status(s->receiver.inputs));
+  LS_RETURN_IF_ERROR(ls_graph_error(s->job.graph));
+  if (s->receiver.features.kind == LS_KIND_NONE)
+    return ls_invalid_argument("the receiver returns no features");
+  if (s->receiver.inputs.kind == LS_KIND_NONE)
+    s->receiver.inputs = ls_nest_retain(s->receiver.features);
   return s->is_tpu ? build_on_tpu(s) : build_on_cpu(s);
 }
 
@@ -237,22 +232,6 @@ static ls_status export_from(ls_estimator *self,
   return status;
 }
 
-static ls_status export_model(ls_estimator *self,
-                              const ls_estimator_exporting *e,
-                              ls_estimator_mode mode, char **out_path) {
-  ls_estimator_checkpoint checkpoint;
-  LS_RETURN_IF_ERROR(
-      ls_estimator_checkpoint_open(self, e->checkpoint, &checkpoint));
-  const ls_status status =
-      checkpoint.file != NULL || self->warm_start.path != NULL
-          ? export_from(self, e, mode, checkpoint.path, out_path)
-          : ls_failed_precondition(
-                "Could not find trained model in model_dir: %s, to be exported",
-                self->model_dir);
-  ls_estimator_checkpoint_close(&checkpoint);
-  return status;
-}
-
 ls_status ls_estimator_export(ls_estimator *estimator,
                               const ls_estimator_exporting *exporting,
                               char **out_path) {
@@ -262,7 +241,17 @@ ls_status ls_estimator_export(ls_estimator *estimator,
       exporting->mode != LS_MODE_NONE ? exporting->mode : LS_MODE_PREDICT;
   LS_RETURN_IF_ERROR(
       model_export_check(exporting, mode, estimator->exports_to_tpu));
-  return export_model(estimator, exporting, mode, out_path);
+  ls_estimator_checkpoint checkpoint;
+  LS_RETURN_IF_ERROR(ls_estimator_checkpoint_open(
+      estimator, exporting->checkpoint, &checkpoint));
+  const ls_status status =
+      checkpoint.file != NULL || estimator->warm_start.path != NULL
+          ? export_from(estimator, exporting, mode, checkpoint.path, out_path)
+          : ls_failed_precondition(
+                "Could not find trained model in model_dir: %s, to be exported",
+                estimator->model_dir);
+  ls_estimator_checkpoint_close(&checkpoint);
+  return status;
 }
 
 // ---- TPU graphs ------------------------------------------------------------

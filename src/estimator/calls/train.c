@@ -110,18 +110,6 @@ static bool is_of_loss(ls_op summary) {
   return strcmp(state != NULL ? state->tag : ls_op_name(summary), "loss") == 0;
 }
 
-static ls_status add_loss_summary(const ls_job *job) {
-  LS_OWN_MEMORY(ls_current_allocator(), ls_op, ops) = NULL;
-  size_t count = 0;
-  bool has = false;
-  LS_RETURN_IF_ERROR(
-      ls_collection_ops(job->graph, LS_COLLECTION_SUMMARIES, &ops, &count));
-  for (size_t i = 0; i < count; ++i)
-    has = has || is_of_loss(ops[i]);
-  if (!has) (void)ls_summary("loss", job->loss);
-  return ls_graph_take_error(job->graph);
-}
-
 // Warns of parameters that the user's functions, all of which have been called,
 // did not read: their names may be misspelled.
 static void warn_of_unread_params(const ls_job *job) {
@@ -147,7 +135,15 @@ static ls_status train_build(ls_job *job, int64_t saved) {
   LS_SUMMARY_SCOPE(job->summaries);
   LS_RETURN_IF_ERROR(job->kind->build(job));
   warn_of_unread_params(job);
-  return add_loss_summary(job);
+  LS_OWN_MEMORY(ls_current_allocator(), ls_op, ops) = NULL;
+  size_t count = 0;
+  bool has = false;
+  LS_RETURN_IF_ERROR(
+      ls_collection_ops(job->graph, LS_COLLECTION_SUMMARIES, &ops, &count));
+  for (size_t i = 0; i < count; ++i)
+    has = has || is_of_loss(ops[i]);
+  if (!has) (void)ls_summary("loss", job->loss);
+  return ls_graph_take_error(job->graph);
 }
 
 // ---- Hooks -----------------------------------------------------------------

@@ -146,7 +146,16 @@ static ls_status find_core(const ls_plan_system *self, int64_t replica,
   return ls_topology_ordinal_at(topology, place, &out_core->ordinal);
 }
 
-static ls_status assign_cores(ls_plan_system *self, ls_opt cores) {
+// ---- Making ----------------------------------------------------------------
+static ls_status resolve(ls_plan_system *self, const ls_run_values *config,
+                         bool one_core) {
+  const ls_opt cores = config->tpu->num_cores_per_replica;
+  LS_RETURN_IF_ERROR(ls_configured_job(config, self->master, &self->job));
+  LS_RETURN_IF_ERROR(check_job(self->job));
+  LS_RETURN_IF_ERROR(find_resolver(self, config));
+  LS_RETURN_IF_ERROR(count_cores(self, one_core, cores.set));
+  LS_RETURN_IF_ERROR(count_replicas(self, cores));
+  LS_RETURN_IF_ERROR(check_system(self, config->tpu));
   if (cores.set)
     LS_RETURN_IF_ERROR(ls_device_assignment_build(
         self->metadata->topology,
@@ -160,19 +169,6 @@ static ls_status assign_cores(ls_plan_system *self, ls_opt cores) {
   for (int64_t r = 0; r < self->num_replicas; ++r)
     LS_RETURN_IF_ERROR(find_core(self, r, &self->replicas[r]));
   return ls_ok();
-}
-
-// ---- Making ----------------------------------------------------------------
-static ls_status resolve(ls_plan_system *self, const ls_run_values *config,
-                         bool one_core) {
-  const ls_opt cores = config->tpu->num_cores_per_replica;
-  LS_RETURN_IF_ERROR(ls_configured_job(config, self->master, &self->job));
-  LS_RETURN_IF_ERROR(check_job(self->job));
-  LS_RETURN_IF_ERROR(find_resolver(self, config));
-  LS_RETURN_IF_ERROR(count_cores(self, one_core, cores.set));
-  LS_RETURN_IF_ERROR(count_replicas(self, cores));
-  LS_RETURN_IF_ERROR(check_system(self, config->tpu));
-  return assign_cores(self, cores);
 }
 
 ls_status ls_plan_system_init(ls_plan_system *system,

@@ -64,11 +64,6 @@ static const struct number_field {
     NUMBER(log_step_count_steps, 1),   NUMBER(session_creation_timeout_secs, 1),
 };
 
-static ls_opt kept_number(const ls_run_values *values,
-                          const struct number_field *field) {
-  return *(const ls_opt *)(const void *)((const char *)values + field->kept);
-}
-
 // ---- Checks ----------------------------------------------------------------
 static ls_status check_flags(const ls_run_config_options *o) {
   const struct {
@@ -92,7 +87,8 @@ static ls_status run_config_check(const ls_run_values *v) {
   if (v->model_dir != NULL && v->model_dir[0] == '\0')
     return ls_invalid_argument("model_dir should be non-empty");
   for (size_t i = 0; i < LS_COUNT_OF(numbers); ++i) {
-    const ls_opt number = kept_number(v, &numbers[i]);
+    const ls_opt number =
+        *(const ls_opt *)(const void *)((const char *)v + numbers[i].kept);
     if (number.set && number.value < numbers[i].least)
       return ls_invalid_argument("%s should be %s, got %lld", numbers[i].name,
                                  numbers[i].least == 0 ? ">= 0" : "> 0",

@@ -58,15 +58,6 @@ static void rendezvous_lock(ls_rendezvous *self, bool sets_timer) {
   }
 }
 
-// Cancels the timer. After the call its function is not running.
-static void clear_timer(ls_rendezvous *self) {
-  while (__atomic_load_n(&self->waits, __ATOMIC_ACQUIRE))
-    if (ls_timer_clear(self->runtime, &self->timer))
-      __atomic_store_n(&self->waits, false, __ATOMIC_RELEASE);
-    else
-      ls_spin_pause();
-}
-
 ls_status ls_rendezvous_create(size_t num_sources, ls_rendezvous **out) {
   LS_REQUIRE_OUT(out);
   ls_allocator *allocator = ls_current_allocator();
@@ -85,7 +76,12 @@ ls_status ls_rendezvous_create(size_t num_sources, ls_rendezvous **out) {
 
 void ls_rendezvous_destroy(ls_rendezvous *self) {
   if (self == NULL) return;
-  clear_timer(self);
+  // Cancels the timer. After the call its function is not running.
+  while (__atomic_load_n(&self->waits, __ATOMIC_ACQUIRE))
+    if (ls_timer_clear(self->runtime, &self->timer))
+      __atomic_store_n(&self->waits, false, __ATOMIC_RELEASE);
+    else
+      ls_spin_pause();
   for (size_t i = 0; i < self->num_sources; ++i) {
     ls_status_free(self->sources[i].status);
     ls_release(self->allocator, self->sources[i].name);

@@ -93,19 +93,6 @@ static ls_nest enqueue_loop_goes_on(ls_nest values, void *user) {
   return ls_leaf(ls_not(ls_nest_tensor(stops, 0)));
 }
 
-// Makes the loop's next value, after this iteration's tuples are in the queues.
-static ls_status make_next(const looping *l, ls_tensor last, ls_nest ops,
-                           ls_nest signals, ls_nest *out_next) {
-  const size_t count = ls_nest_count(ops);
-  LS_OWN_ARRAY_OR_RETURN(l->allocator, ls_op, fed, count + 1);
-  for (size_t i = 0; i < count; ++i)
-    fed[i] = ls_nest_item(ops, i).as.op;
-  LS_CONTROL_SCOPE(fed, count);
-  const ls_tensor next = l->predicts ? ls_stopping_signal(signals)
-                                     : ls_add(last, ls_scalar(LS_DTYPE_I32, 1));
-  return ls_take_nest(LS_LIST(ls_leaf(next)), out_next);
-}
-
 // ---- Several hosts ---------------------------------------------------------
 // Finds out if the data of all ranks' hosts have ended.
 static ls_status ask_ranks(const ls_host_call *call, bool *has_ended) {
@@ -206,7 +193,16 @@ static ls_status feed_trip(const looping *l, ls_tensor last,
   LS_RETURN_IF_ERROR(l->count == 1
                          ? ls_enqueue_build(l->enqueues, &ops, &signals)
                          : feed_hosts(l, &ops));
-  return make_next(l, last, ops, signals, out_next);
+  // Makes the loop's next value, after this iteration's tuples are in the
+  // queues.
+  const size_t count = ls_nest_count(ops);
+  LS_OWN_ARRAY_OR_RETURN(l->allocator, ls_op, fed, count + 1);
+  for (size_t i = 0; i < count; ++i)
+    fed[i] = ls_nest_item(ops, i).as.op;
+  LS_CONTROL_SCOPE(fed, count);
+  const ls_tensor next = l->predicts ? ls_stopping_signal(signals)
+                                     : ls_add(last, ls_scalar(LS_DTYPE_I32, 1));
+  return ls_take_nest(LS_LIST(ls_leaf(next)), out_next);
 }
 
 static ls_nest feed_once(ls_nest values, void *user) {

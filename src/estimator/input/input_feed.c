@@ -222,15 +222,6 @@ static ls_status fill_queue(const making *m, int64_t replicas,
   return ls_infeed_queue_set_num_shards(queue, replicas);
 }
 
-static ls_status input_feed_make_queue(making *m) {
-  ls_infeed_queue **queue = &m->feed.queue;
-  LS_RETURN_IF_ERROR(check_queues(m));
-  LS_RETURN_IF_ERROR(ls_enqueue_make_queue(&m->enqueues[0], queue));
-  LS_RETURN_IF_ERROR(fill_queue(m, m->plan->system->num_replicas, *queue));
-  (*queue)->enqueue_system = ls_object_retain(ls_system_around());
-  return ls_ok();
-}
-
 // ---- Closing ---------------------------------------------------------------
 static ls_status make_closes(making *m) {
   const ls_plan_system *system = m->plan->system;
@@ -272,7 +263,11 @@ static ls_status input_feed_make(making *m) {
   LS_RETURN_IF_ERROR(ls_take_nest(
       ls_nest_builder_finish(&m->all_ops, LS_KIND_LIST), &feed->all_ops));
   LS_RETURN_IF_ERROR(take_iterators(m));
-  LS_RETURN_IF_ERROR(input_feed_make_queue(m));
+  ls_infeed_queue **queue = &m->feed.queue;
+  LS_RETURN_IF_ERROR(check_queues(m));
+  LS_RETURN_IF_ERROR(ls_enqueue_make_queue(&m->enqueues[0], queue));
+  LS_RETURN_IF_ERROR(fill_queue(m, m->plan->system->num_replicas, *queue));
+  (*queue)->enqueue_system = ls_object_retain(ls_system_around());
   LS_RETURN_IF_ERROR(make_closes(m));
   feed->structure = ls_nest_retain(m->recorder.structure);
   return ls_graph_error(ls_graph_current());

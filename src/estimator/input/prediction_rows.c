@@ -34,16 +34,13 @@ static ls_shape prediction_rows_shape_of(ls_nest leaf) {
                                      : LS_SHAPE_UNKNOWN;
 }
 
-// Returns true for a tensor of unknown size, whose size is checked at run time.
-static bool is_unknown(ls_nest leaf, ls_shape shape) {
-  return leaf.kind == LS_KIND_TENSOR &&
-         (shape.rank < 0 || (shape.rank > 0 && shape.dim[0] < 0));
-}
-
 static ls_status prediction_rows_check_leaf(const char *key, ls_nest leaf,
                                             int64_t rows) {
   const ls_shape shape = prediction_rows_shape_of(leaf);
-  if (is_unknown(leaf, shape)) return ls_ok();
+  // A tensor's unknown size is checked at run time.
+  if (leaf.kind == LS_KIND_TENSOR &&
+      (shape.rank < 0 || (shape.rank > 0 && shape.dim[0] < 0)))
+    return ls_ok();
   return shape.rank > 0 && shape.dim[0] == rows
              ? ls_ok()
              : ls_invalid_argument("prediction '%s' is of shape %s: its first "

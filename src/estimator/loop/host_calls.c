@@ -36,8 +36,12 @@ static ls_status check_rows(const ls_host_calls *calls, const char *name,
       name, ls_tensor_name(tensor));
 }
 
-static ls_status take_leaves(ls_host_calls *calls, const char *name,
-                             const ls_nest *leaves, size_t count) {
+static ls_status host_calls_append(ls_host_calls *calls, const char *name,
+                                   ls_nest nest, size_t count) {
+  LS_OWN_ARRAY_OR_RETURN(calls->allocator, ls_nest, leaves, count + 1);
+  LS_RETURN_IF_NO_MEMORY(LS_GROW(calls->allocator, calls->tensors,
+                                 calls->capacity, calls->count + count + 1));
+  ls_nest_flatten(nest, leaves, count);
   for (size_t i = 0; i < count; ++i) {
     if (leaves[i].kind != LS_KIND_TENSOR)
       return ls_invalid_argument("item %zu of %s[1] is no tensor", i, name);
@@ -45,15 +49,6 @@ static ls_status take_leaves(ls_host_calls *calls, const char *name,
     calls->tensors[calls->count + i] = leaves[i].as.tensor;
   }
   return ls_ok();
-}
-
-static ls_status host_calls_append(ls_host_calls *calls, const char *name,
-                                   ls_nest nest, size_t count) {
-  LS_OWN_ARRAY_OR_RETURN(calls->allocator, ls_nest, leaves, count + 1);
-  LS_RETURN_IF_NO_MEMORY(LS_GROW(calls->allocator, calls->tensors,
-                                 calls->capacity, calls->count + count + 1));
-  ls_nest_flatten(nest, leaves, count);
-  return take_leaves(calls, name, leaves, count);
 }
 
 ls_status ls_host_calls_record(ls_host_calls *calls, const char *name,

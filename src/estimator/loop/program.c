@@ -216,18 +216,6 @@ static ls_status program_check_size(ls_nest predictions) {
                    size, LS_ONE_GIGABYTE, ls_text_data(&text));
 }
 
-static ls_status take_signals(ls_nest signals, ls_estimator_program *out) {
-  out->padding = ls_nest_tensor(ls_nest_find(signals, LS_SIGNAL_PADDING), 0);
-  out->stopping = ls_stopping_signal(signals);
-  LS_RETURN_IF_ERROR(ls_graph_take_error(ls_graph_current()));
-  if (ls_tensor_is_failed(out->padding)) return ls_ok();
-  // Predictions must have a row for each item of the padding mask.
-  const ls_shape mask = ls_tensor_shape(out->padding);
-  return mask.rank != 1 || mask.dim[0] < 0
-             ? ls_ok()
-             : ls_predictions_check(out->predictions, mask.dim[0]);
-}
-
 // Collects a prediction's results. The stop signal waits for `host_ops`, so
 // that a run that fetches it also runs the hosts' functions.
 static ls_status predict_rows(ls_model_steps *steps, ls_nest ops,
@@ -240,10 +228,23 @@ static ls_status predict_rows(ls_model_steps *steps, ls_nest ops,
   LS_RETURN_IF_ERROR(ls_host_calls_call(&steps->host, "signals", &signals));
   LS_RETURN_IF_ERROR(group(steps->allocator, ops, (ls_op){0}, &host_ops));
   LS_CONTROL_SCOPE(&host_ops, 1);
-  return take_signals(signals, out);
+  out->padding = ls_nest_tensor(ls_nest_find(signals, LS_SIGNAL_PADDING), 0);
+  out->stopping = ls_stopping_signal(signals);
+  LS_RETURN_IF_ERROR(ls_graph_take_error(ls_graph_current()));
+  if (ls_tensor_is_failed(out->padding)) return ls_ok();
+  // Predictions must have a row for each item of the padding mask.
+  const ls_shape mask = ls_tensor_shape(out->padding);
+  return mask.rank != 1 || mask.dim[0] < 0
+             ? ls_ok()
+             : ls_predictions_check(out->predictions, mask.dim[0]);
 }
 
-static ls_status call_hosts(ls_model_steps *steps, ls_estimator_program *out) {
+// ---- Build -----------------------------------------------------------------
+static ls_status program_build(ls_model_steps *steps,
+                               ls_estimator_program *out) {
+  LS_PLAN_SYSTEM_SCOPE(steps->options->calls->plan);
+  LS_RETURN_IF_ERROR(replicate(steps, out));
+  LS_RETURN_IF_ERROR(sync(steps, out));
   LS_OWN(ls_nest, taken) = ls_none();
   LS_OWN(ls_nest_builder, ops) = {0};
   LS_RETURN_IF_ERROR(ls_host_calls_take(&steps->host, &taken));
@@ -257,15 +258,6 @@ static ls_status call_hosts(ls_model_steps *steps, ls_estimator_program *out) {
       ls_take_nest(ls_nest_builder_finish(&ops, LS_KIND_LIST), &out->host_ops));
   return ls_model_steps_predict(steps) ? predict_rows(steps, out->host_ops, out)
                                        : ls_ok();
-}
-
-// ---- Build -----------------------------------------------------------------
-static ls_status program_build(ls_model_steps *steps,
-                               ls_estimator_program *out) {
-  LS_PLAN_SYSTEM_SCOPE(steps->options->calls->plan);
-  LS_RETURN_IF_ERROR(replicate(steps, out));
-  LS_RETURN_IF_ERROR(sync(steps, out));
-  return call_hosts(steps, out);
 }
 
 ls_status ls_program_build(const ls_program_options *options,

@@ -97,14 +97,6 @@ static ls_tensor eval_loss(const ls_model_steps *steps, const ls_tensor *state,
   return ls_div(reduce_loss(steps, LS_REDUCE_MEAN, total), divisor);
 }
 
-// Returns the loss over all replicas, computed from the loop's last state and
-// number of steps.
-static ls_tensor reported_loss(const ls_model_steps *steps,
-                               const ls_tensor *state, ls_tensor count) {
-  return steps->mode == LS_MODE_TRAIN ? train_loss(steps, state)
-                                      : eval_loss(steps, state, count);
-}
-
 // ---- Summaries of the model ------------------------------------------------
 // Skips a summary of the model, because steps on cores write none; hosts write
 // summaries in host calls.
@@ -267,16 +259,6 @@ static ls_status send_to_hosts(step *s) {
 }
 
 // ---- Modes -----------------------------------------------------------------
-// Finishes a training step: hosts get the step's tensors after its ops, and the
-// loss waits until they were sent.
-static ls_status finish_training(step *s, const ls_op *ops, size_t count,
-                                 ls_tensor loss) {
-  LS_CONTROL_SCOPE(ops, count);
-  LS_RETURN_IF_ERROR(send_to_hosts(s));
-  LS_CONTROL_SCOPE(&s->sent, s->sent.id != 0);
-  return add_loss(s->steps, ls_identity(loss), s->examples, s->state);
-}
-
 static ls_status steps_train_step(step *s) {
   LS_OWN(ls_nest, traced) = ls_none();
   ls_tensor loss = s->spec_options->loss;
@@ -288,7 +270,12 @@ static ls_status steps_train_step(step *s) {
   ops[0] = s->spec_options->train_op;
   for (size_t i = 0; i < count; ++i)
     ops[1 + i] = ls_nest_item(traced, i).as.op;
-  return finish_training(s, ops, count + 1, loss);
+  // Finishes a training step: hosts get the step's tensors after its ops, and
+  // the loss waits until they were sent.
+  LS_CONTROL_SCOPE(ops, count + 1);
+  LS_RETURN_IF_ERROR(send_to_hosts(s));
+  LS_CONTROL_SCOPE(&s->sent, s->sent.id != 0);
+  return add_loss(s->steps, ls_identity(loss), s->examples, s->state);
 }
 
 static ls_status eval_step(step *s) {
@@ -371,11 +358,12 @@ static ls_status compute_results(ls_model_steps *steps, ls_nest *out_results) {
   LS_OWN_ARRAY_OR_RETURN(steps->allocator, ls_tensor, state, num_state);
   LS_RETURN_IF_ERROR(begin_state(steps, cache, state));
   LS_RETURN_IF_ERROR(ls_step_loop_build(&loop, state, num_state, &count));
-  return ls_take_nest(
-      predicts ? LS_LIST(ls_leaf(count))
-               : LS_LIST(ls_leaf(count),
-                         ls_leaf(reported_loss(steps, state, count))),
-      out_results);
+  if (predicts) return ls_take_nest(LS_LIST(ls_leaf(count)), out_results);
+  // The loss over all replicas.
+  const ls_tensor loss = steps->mode == LS_MODE_TRAIN
+                             ? train_loss(steps, state)
+                             : eval_loss(steps, state, count);
+  return ls_take_nest(LS_LIST(ls_leaf(count), ls_leaf(loss)), out_results);
 }
 
 ls_nest ls_model_steps_compute(ls_nest args, void *steps) {

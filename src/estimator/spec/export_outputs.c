@@ -160,19 +160,6 @@ static ls_status keep_outputs(rewriting *r,
   return ls_ok();
 }
 
-// Lists all tensors of the outputs that are present.
-static ls_nest collect(const ls_export_outputs *outputs) {
-  LS_OWN(ls_nest_builder, all) = {0};
-  for (size_t i = 0; i < outputs->count; ++i) {
-    LS_OWN(ls_nest, list) = ls_export_output_tensors(&outputs->items[i]);
-    if (ls_nest_is_failed(list)) return ls_give(&list);
-    for (size_t k = 0; k < ls_nest_count(list); ++k)
-      if (ls_nest_item(list, k).kind == LS_KIND_TENSOR)
-        ls_nest_builder_append(&all, ls_nest_retain(ls_nest_item(list, k)));
-  }
-  return ls_nest_builder_finish(&all, LS_KIND_LIST);
-}
-
 static ls_nest export_outputs_call_model(ls_nest args, void *user) {
   rewriting *r = user;
   LS_OWN(ls_estimator_spec, spec) = NULL;
@@ -180,7 +167,16 @@ static ls_nest export_outputs_call_model(ls_nest args, void *user) {
   LS_RETURN_FAILED_IF_ERROR(
       spec == NULL ? ls_invalid_argument("the model gave no spec")
                    : keep_outputs(r, ls_estimator_spec_values(spec)));
-  return collect(&r->outputs);
+  // Lists all tensors of the outputs that are present.
+  LS_OWN(ls_nest_builder, all) = {0};
+  for (size_t i = 0; i < r->outputs.count; ++i) {
+    LS_OWN(ls_nest, list) = ls_export_output_tensors(&r->outputs.items[i]);
+    if (ls_nest_is_failed(list)) return ls_give(&list);
+    for (size_t k = 0; k < ls_nest_count(list); ++k)
+      if (ls_nest_item(list, k).kind == LS_KIND_TENSOR)
+        ls_nest_builder_append(&all, ls_nest_retain(ls_nest_item(list, k)));
+  }
+  return ls_nest_builder_finish(&all, LS_KIND_LIST);
 }
 
 // Replaces the computed tensors by their copies on the host.

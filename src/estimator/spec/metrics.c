@@ -63,24 +63,6 @@ static ls_tensor weights_like(ls_tensor weights, ls_tensor values) {
 }
 
 // ---- Pairs -----------------------------------------------------------------
-// Returns x / y, or 0 if y is 0.
-static ls_tensor quotient(ls_tensor x, ls_tensor y) {
-  const ls_tensor zero = ls_scalar(LS_DTYPE_F64, 0);
-  const ls_tensor is_some = ls_greater(y, zero);
-  const ls_tensor safe = ls_select(is_some, y, ls_scalar(LS_DTYPE_F64, 1));
-  return ls_select(is_some, ls_div(x, safe), zero);
-}
-
-static ls_nest pair_of(ls_tensor value, const sum *sums, size_t count) {
-  ls_op ops[MOST_SUMS];
-  for (size_t i = 0; i < count; ++i)
-    ops[i] = ls_tensor_op(sums[i].after);
-  const ls_tensor result = ls_convert(value, LS_DTYPE_F32);
-  const ls_op update = ls_group(ops, count, "update");
-  LS_RETURN_FAILED_IF_ERROR(ls_graph_take_error(ls_graph_current()));
-  return LS_TUPLE(ls_leaf(result), ls_nest_op(update));
-}
-
 // Makes a metric from sums over batches, or fails if a sum cannot be made.
 static ls_nest make_metric(const char *const *names, const ls_tensor *of_batch,
                            size_t count,
@@ -95,7 +77,13 @@ static ls_nest make_metric(const char *const *names, const ls_tensor *of_batch,
       return LS_FAIL(LS_INVALID_ARGUMENT, "a metric of a failed tensor");
     before[i] = sums[i].before;
   }
-  return pair_of(value_of(before), sums, count);
+  ls_op ops[MOST_SUMS];
+  for (size_t i = 0; i < count; ++i)
+    ops[i] = ls_tensor_op(sums[i].after);
+  const ls_tensor result = ls_convert(value_of(before), LS_DTYPE_F32);
+  const ls_op update = ls_group(ops, count, "update");
+  LS_RETURN_FAILED_IF_ERROR(ls_graph_take_error(ls_graph_current()));
+  return LS_TUPLE(ls_leaf(result), ls_nest_op(update));
 }
 
 // ---- Checks ----------------------------------------------------------------
@@ -121,7 +109,12 @@ static ls_nest metrics_refuse(const char *metric, ls_tensor labels,
 // ---- Sums and means --------------------------------------------------------
 static ls_tensor first_of(const ls_tensor *sums) { return sums[0]; }
 static ls_tensor mean_of(const ls_tensor *sums) {
-  return quotient(sums[0], sums[1]);
+  // Returns 0 if the weights are 0.
+  const ls_tensor zero = ls_scalar(LS_DTYPE_F64, 0);
+  const ls_tensor is_some = ls_greater(sums[1], zero);
+  const ls_tensor safe =
+      ls_select(is_some, sums[1], ls_scalar(LS_DTYPE_F64, 1));
+  return ls_select(is_some, ls_div(sums[0], safe), zero);
 }
 static ls_tensor root_of_mean(const ls_tensor *sums) {
   return ls_sqrt(mean_of(sums));

@@ -114,9 +114,17 @@ static ls_status call_host(const ls_host_function *function, const char *name,
   return ls_ok();
 }
 
-// Traces the spec's tensors and all ops they need.
-static ls_status plain_spec_trace(const ls_estimator_spec_options *from,
-                                  host_hooks *hooks) {
+// Calls the host functions; the caller releases the hooks.
+static ls_status call_functions(const ls_estimator_spec_options *from,
+                                bool keeps_metrics, ls_nest *out_metrics,
+                                host_hooks *hooks) {
+  if (from->eval_metrics.call != NULL && !keeps_metrics) {
+    *out_metrics = ls_host_function_call(&from->eval_metrics, "eval_metrics");
+    LS_RETURN_IF_ERROR(ls_nest_status(*out_metrics));
+    LS_RETURN_IF_ERROR(ls_made_metrics_check(*out_metrics));
+  }
+  LS_RETURN_IF_ERROR(call_host(&from->host_call, "host_call", hooks));
+  // Traces the spec's tensors and all ops they need.
   if (!ls_tensor_tracer_is_on()) return ls_ok();
   const bool has_loss = !ls_tensor_is_failed(from->loss);
   LS_OWN(ls_nest, fetches) =
@@ -130,19 +138,6 @@ static ls_status plain_spec_trace(const ls_estimator_spec_options *from,
     status = call_host(&call, "tensor_tracer", hooks);
   ls_trace_cpu_end(&call);
   return status;
-}
-
-// Calls the host functions; the caller releases the hooks.
-static ls_status call_functions(const ls_estimator_spec_options *from,
-                                bool keeps_metrics, ls_nest *out_metrics,
-                                host_hooks *hooks) {
-  if (from->eval_metrics.call != NULL && !keeps_metrics) {
-    *out_metrics = ls_host_function_call(&from->eval_metrics, "eval_metrics");
-    LS_RETURN_IF_ERROR(ls_nest_status(*out_metrics));
-    LS_RETURN_IF_ERROR(ls_made_metrics_check(*out_metrics));
-  }
-  LS_RETURN_IF_ERROR(call_host(&from->host_call, "host_call", hooks));
-  return plain_spec_trace(from, hooks);
 }
 
 static ls_status make_plain(const ls_estimator_spec_options *from,

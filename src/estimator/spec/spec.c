@@ -84,13 +84,6 @@ static ls_status keep_exports(ls_estimator_spec *self,
 }
 
 // ---- Making ----------------------------------------------------------------
-static ls_status make_scalar(ls_tensor *loss) {
-  if (loss->ref == 0 || ls_tensor_shape(*loss).rank < 1) return ls_ok();
-  *loss = ls_reshape(*loss, LS_SCALAR);
-  return ls_tensor_is_failed(*loss) ? ls_graph_take_error(ls_graph_current())
-                                    : ls_ok();
-}
-
 static ls_status keep_cache(ls_estimator_spec *self) {
   LS_ARENA_ARRAY_OR_RETURN(&self->memory, ls_tensor, copy,
                            self->options.cache_size + 1);
@@ -135,7 +128,12 @@ static ls_status spec_fill(ls_estimator_spec *self,
   self->has_scaffold = from->scaffold != NULL;
   if (self->has_scaffold) self->scaffold = *from->scaffold;
   spec->scaffold = self->is_tpu ? NULL : &self->scaffold;
-  return make_scalar(&spec->loss);
+  if (spec->loss.ref == 0 || ls_tensor_shape(spec->loss).rank < 1)
+    return ls_ok();
+  spec->loss = ls_reshape(spec->loss, LS_SCALAR);
+  return ls_tensor_is_failed(spec->loss)
+             ? ls_graph_take_error(ls_graph_current())
+             : ls_ok();
 }
 
 static ls_status spec_make(const ls_estimator_spec_options *options,

@@ -508,16 +508,6 @@ static ls_tensor tensor_tracer_look_at(ls_trace_mode mode, ls_tensor x) {
   }
 }
 
-static ls_status look_at_all(tracer *self) {
-  LS_NAME_SCOPE("tensor_tracer");
-  for (size_t i = 0; i < self->count; ++i) {
-    self->found[i] = tensor_tracer_look_at(self->flags.mode, self->tensors[i]);
-    if (ls_tensor_is_failed(self->found[i]))
-      return ls_graph_take_error(ls_graph_current());
-  }
-  return ls_ok();
-}
-
 // Reads the flags and computes facts for all ops that `roots` need.
 static ls_status tensor_tracer_begin(tracer *self, ls_graph *graph,
                                      const ls_op *roots, size_t num_roots) {
@@ -529,7 +519,13 @@ static ls_status tensor_tracer_begin(tracer *self, ls_graph *graph,
     LS_RETURN_IF_ERROR(tensor_tracer_need(self, roots[i]));
   LS_RETURN_IF_ERROR(tensor_tracer_find_needed(self));
   LS_RETURN_IF_ERROR(tensor_tracer_choose(self));
-  return look_at_all(self);
+  LS_NAME_SCOPE("tensor_tracer");
+  for (size_t i = 0; i < self->count; ++i) {
+    self->found[i] = tensor_tracer_look_at(self->flags.mode, self->tensors[i]);
+    if (ls_tensor_is_failed(self->found[i]))
+      return ls_graph_take_error(ls_graph_current());
+  }
+  return ls_ok();
 }
 
 // ---- Host ops --------------------------------------------------------------
@@ -639,17 +635,6 @@ static ls_status find_roots(ls_nest fetches, ls_op **out_roots,
   return ls_ok();
 }
 
-static ls_status make_call(const tracer *self, ls_host_function *out) {
-  if (self->count == 0) return ls_ok();
-  LS_OWN(ls_object, lines) = NULL;
-  LS_RETURN_IF_ERROR(
-      trace_lines_create(self->flags.mode, self->tensors, self->count, &lines));
-  const ls_nest found = tensor_tracer_list_of(self->found, self->count);
-  LS_RETURN_IF_ERROR(ls_nest_status(found));
-  *out = (ls_host_function){add_lines, ls_give(&lines), found, {0}};
-  return ls_ok();
-}
-
 ls_status ls_trace_cpu(ls_nest fetches, ls_host_function *out_call) {
   LS_REQUIRE_OUT(out_call);
   *out_call = (ls_host_function){.tensors = ls_none()};
@@ -659,7 +644,14 @@ ls_status ls_trace_cpu(ls_nest fetches, ls_host_function *out_call) {
   LS_OWN(tracer, self) = {0};
   LS_RETURN_IF_ERROR(
       tensor_tracer_begin(&self, ls_graph_current(), roots, count));
-  return make_call(&self, out_call);
+  if (self.count == 0) return ls_ok();
+  LS_OWN(ls_object, lines) = NULL;
+  LS_RETURN_IF_ERROR(
+      trace_lines_create(self.flags.mode, self.tensors, self.count, &lines));
+  const ls_nest found = tensor_tracer_list_of(self.found, self.count);
+  LS_RETURN_IF_ERROR(ls_nest_status(found));
+  *out_call = (ls_host_function){add_lines, ls_give(&lines), found, {0}};
+  return ls_ok();
 }
 
 void ls_trace_cpu_end(ls_host_function *call) {
