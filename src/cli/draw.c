@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/draw.h"
+#include "cli/look/canvas.h"
 
 #include <math.h>
 #include <stdlib.h>

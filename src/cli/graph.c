@@ -10,16 +10,6 @@ typedef struct graph_flags {
   bool lowered, plan, dot, cost, gathered;
 } graph_flags;
 
-// Runs steps for one to two seconds, at least two steps.
-static ls_status measure_steps(cli_step *step) {
-  LS_RETURN_IF_ERROR(cli_step_run(step, NULL));  // Warms up memory and threads.
-  LS_RETURN_IF_ERROR(ls_function_measure(step->function, true));
-  const time_t begin = time(NULL);
-  for (int i = 0; i < 2 || time(NULL) < begin + 2; ++i)
-    LS_RETURN_IF_ERROR(cli_step_run(step, NULL));
-  return ls_ok();
-}
-
 static ls_status print_built(const graph_flags *flags, const ls_graph *graph,
                              char **text) {
   return flags->dot        ? ls_graph_print_dot(graph, text)
@@ -32,7 +22,13 @@ static ls_status print_step(const graph_flags *flags, cli_step *step,
   if (flags->lowered) return ls_function_print_lowered(step->function, text);
   if (flags->plan) return ls_function_print_plan(step->function, text);
   if (flags->cost) {
-    LS_RETURN_IF_ERROR(measure_steps(step));
+    // Runs steps for one to two seconds, at least two steps.
+    // The first warms up memory and threads.
+    LS_RETURN_IF_ERROR(cli_step_run(step, NULL));
+    LS_RETURN_IF_ERROR(ls_function_measure(step->function, true));
+    const time_t begin = time(NULL);
+    for (int i = 0; i < 2 || time(NULL) < begin + 2; ++i)
+      LS_RETURN_IF_ERROR(cli_step_run(step, NULL));
     return ls_function_print_cost(step->function, text);
   }
   return print_built(flags, ls_function_graph(step->function), text);

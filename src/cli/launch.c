@@ -370,13 +370,6 @@ static bool is_training(char **program) {
          program[1] != NULL && strcmp(program[1], "train") == 0;
 }
 
-// Returns true for a training whose run cannot be found by a restart.
-static bool lacks_folder(char **program) {
-  return is_training(program) && find_folder(program) == NULL &&
-         find_word(program, "--resume") == NULL &&
-         find_word(program, "--config") == NULL;
-}
-
 // Returns the step of the newest checkpoint in a folder; -1: none.
 static int64_t newest_step(const char *folder) {
   CLI_OWN_MEMORY(int64_t, steps) = NULL;
@@ -488,7 +481,10 @@ int cli_launch(int argc, char **argv) {
     return cli_misuse("launch", flags.ranks <= 0
                                     ? "--ranks is missing"
                                     : "--mpi is neither openmpi nor mpich");
-  if (flags.restarts > 0 && lacks_folder(flags.program))
+  if (flags.restarts > 0 && is_training(flags.program) &&
+      find_folder(flags.program) == NULL &&
+      find_word(flags.program, "--resume") == NULL &&
+      find_word(flags.program, "--config") == NULL)
     return cli_misuse("launch",
                       "--restarts needs a training's --run-dir, to find the "
                       "run again");

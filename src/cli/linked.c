@@ -188,21 +188,6 @@ static bool is_of_step(ls_op op) {
           strcmp(name + size + 1 - sizeof(end), end) != 0);
 }
 
-// Groups all ops of a model's step with its train op, as a function would run
-// them.
-static ls_status group_from(const ls_graph *graph, size_t first,
-                            ls_op *out_op) {
-  const size_t all = ls_graph_num_ops(graph);
-  size_t count = 0;
-  CLI_OWN_ARRAY_OR_RETURN(ls_op, ops, all - first);
-  for (size_t i = first; i < all; ++i) {
-    ops[count] = ls_graph_op(graph, i);
-    count += is_of_step(ops[count]);
-  }
-  *out_op = ls_group(ops, count, "train_op");
-  return ls_ok();
-}
-
 static ls_status linked_train(const ls_model *model, ls_nest args,
                               ls_estimator_spec_options *spec) {
   ls_variable *global_step = NULL;
@@ -213,7 +198,17 @@ static ls_status linked_train(const ls_model *model, ls_nest args,
   LS_RETURN_IF_ERROR(ls_nest_status(made));
   spec->loss = ls_nest_tensor(ls_nest_find(made, "loss"), 0);
   (void)ls_variable_assign_add(global_step, ls_scalar_i64(LS_DTYPE_I64, 1));
-  return group_from(graph, first, &spec->train_op);
+  // Groups all ops of a model's step with its train op, as a function would run
+  // them.
+  const size_t all = ls_graph_num_ops(graph);
+  size_t count = 0;
+  CLI_OWN_ARRAY_OR_RETURN(ls_op, ops, all - first);
+  for (size_t i = first; i < all; ++i) {
+    ops[count] = ls_graph_op(graph, i);
+    count += is_of_step(ops[count]);
+  }
+  spec->train_op = ls_group(ops, count, "train_op");
+  return ls_ok();
 }
 
 static bool is_classifier(void) {

@@ -167,14 +167,6 @@ static ls_status print_example(predictor *p, int64_t row) {
   return ls_ok();
 }
 
-static ls_status print_batch(predictor *p) {
-  const int64_t rows =
-      ls_array_shape(ls_nest_as_array(ls_nest_item(p->results, 0))).dim[0];
-  for (int64_t i = 0; i < rows && !is_done(p); ++i, ++p->done)
-    LS_RETURN_IF_ERROR(print_example(p, i));
-  return ls_ok();
-}
-
 // Begins to read the examples that are not yet printed, in batches.
 static ls_status begin_batches(predictor *p, int64_t size) {
   CLI_OWN(ls_dataset, batches) =
@@ -206,7 +198,10 @@ static ls_status print_all(predictor *p, int64_t batch_size) {
       continue;
     }
     LS_RETURN_IF_ERROR(compute_batch(p));
-    LS_RETURN_IF_ERROR(print_batch(p));
+    const int64_t rows =
+        ls_array_shape(ls_nest_as_array(ls_nest_item(p->results, 0))).dim[0];
+    for (int64_t i = 0; i < rows && !is_done(p); ++i, ++p->done)
+      LS_RETURN_IF_ERROR(print_example(p, i));
   }
   return ls_ok();
 }

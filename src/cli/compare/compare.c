@@ -58,14 +58,6 @@ static uint64_t apart(uint64_t a, uint64_t b, size_t size) {
   return x > y ? (uint64_t)x - (uint64_t)y : (uint64_t)y - (uint64_t)x;
 }
 
-static void compare_add_numbers(cli_difference *all, double a, double b) {
-  const double absolute = fabs(a - b);
-  const double larger = fmax(fabs(a), fabs(b));
-  all->absolute = fmax(all->absolute, absolute);
-  if (larger > 0 && isfinite(larger))
-    all->relative = fmax(all->relative, absolute / larger);
-}
-
 static void add_floats(cli_difference *all, const ls_array *a,
                        const ls_array *b, int64_t i) {
   bool is_nan = false;
@@ -73,7 +65,11 @@ static void add_floats(cli_difference *all, const ls_array *a,
     const double x = part_of(a, i, part), y = part_of(b, i, part);
     is_nan |= isnan(x) || isnan(y);
     if (isnan(x) || isnan(y)) continue;
-    compare_add_numbers(all, x, y);
+    const double absolute = fabs(x - y);
+    const double larger = fmax(fabs(x), fabs(y));
+    all->absolute = fmax(all->absolute, absolute);
+    if (larger > 0 && isfinite(larger))
+      all->relative = fmax(all->relative, absolute / larger);
     const uint64_t ulp =
         apart(bits_of(a, i, part), bits_of(b, i, part), size_of_part(a));
     if (ulp > all->ulp) all->ulp = ulp;

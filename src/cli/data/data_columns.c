@@ -207,22 +207,18 @@ static ls_status check_labels(const cli_sheet *table,
   return ls_ok();
 }
 
-// Checks that columns that are one-hot are those of the examples.
-static ls_status check_texts(const cli_sheet *table, const cli_choice *choice) {
-  for (size_t i = 0; i < table->count; ++i)
-    if (table->categories[i] != NULL &&
-        !cli_is_among(choice->items, choice->count, i))
-      return ls_invalid_argument("--one-hot: '%s' is no column of the examples",
-                                 table->columns[i].name);
-  return ls_ok();
-}
-
 ls_status cli_choose_columns(const cli_files *files,
                              const cli_pair_request *request, cli_sheet *table,
                              cli_choice *out) {
   LS_RETURN_IF_ERROR(choose_columns(files, request, table, out));
   if (!request->no_labels) LS_RETURN_IF_ERROR(check_labels(table, out));
-  return check_texts(table, out);
+  // Checks that columns that are one-hot are those of the examples.
+  for (size_t i = 0; i < table->count; ++i)
+    if (table->categories[i] != NULL &&
+        !cli_is_among(out->items, out->count, i))
+      return ls_invalid_argument("--one-hot: '%s' is no column of the examples",
+                                 table->columns[i].name);
+  return ls_ok();
 }
 
 enum { LEAST_PIXELS = 64 };

@@ -292,21 +292,6 @@ static ls_status open_folder(const char *path, const cli_pair_request *request,
   return ls_ok();
 }
 
-// Stores the names of a folder's classes, or compares them with known ones.
-static ls_status find_names(const char *path, const ls_dataset *folder,
-                            cli_classes *classes) {
-  if (classes == NULL) return ls_ok();
-  size_t size = 0;
-  const char *name = NULL;
-  for (int64_t i = 0; (name = ls_image_folder_class(folder, i)) != NULL; ++i)
-    size += strlen(name) + 1;
-  char *names = cli_allocate(size + 1), *at = names;
-  if (names == NULL) return ls_out_of_memory();
-  for (int64_t i = 0; (name = ls_image_folder_class(folder, i)) != NULL; ++i)
-    at += sprintf(at, "%s%s", i > 0 ? "\n" : "", name);
-  return cli_classes_keep(names, path, classes);
-}
-
 // Checks that the model has as many classes as the folder.
 static ls_status check_count(const char *path, const ls_model_type *type,
                              const ls_dataset *folder) {
@@ -373,7 +358,17 @@ static ls_status open_counted(const char *path, const cli_pair_request *request,
   if (request->is_other && known != NULL && cli_classes_count(known->names) > 0)
     return renumber(path, known->names, out);
   LS_RETURN_IF_ERROR(check_count(path, request->type, *out));
-  return find_names(path, *out, request->classes);
+  // Stores the names of a folder's classes, or compares them with known ones.
+  if (request->classes == NULL) return ls_ok();
+  size_t size = 0;
+  const char *name = NULL;
+  for (int64_t i = 0; (name = ls_image_folder_class(*out, i)) != NULL; ++i)
+    size += strlen(name) + 1;
+  char *names = cli_allocate(size + 1), *at = names;
+  if (names == NULL) return ls_out_of_memory();
+  for (int64_t i = 0; (name = ls_image_folder_class(*out, i)) != NULL; ++i)
+    at += sprintf(at, "%s%s", i > 0 ? "\n" : "", name);
+  return cli_classes_keep(names, path, request->classes);
 }
 
 // Checks that both parts have the same classes.

@@ -22,17 +22,6 @@ typedef struct spread {
   int64_t count;
 } spread;
 
-static void add_example(spread *all, int64_t count, const ls_array *example) {
-  const int64_t elements = ls_array_num_elements(example);
-  for (int64_t i = 0; i < elements; ++i) {
-    spread *one = &all[i % count];
-    const double value = ls_array_f64(example, i);
-    const double before = value - one->mean;
-    one->mean += before / (double)++one->count;
-    one->squares += before * (value - one->mean);
-  }
-}
-
 static ls_status add_all(const ls_model_type *type, ls_dataset *dataset,
                          spread *all, int64_t count) {
   CLI_OWN(ls_dataset, examples) = ls_train_examples(type, dataset, false);
@@ -42,7 +31,15 @@ static ls_status add_all(const ls_model_type *type, ls_dataset *dataset,
       examples, &(ls_iterator_options){.name = "normalize"}, &iterator));
   for (;;) {
     CLI_NEXT_OR(return ls_ok(), iterator, &element);
-    add_example(all, count, ls_nest_as_array(ls_nest_item(element, 0)));
+    const ls_array *array = ls_nest_as_array(ls_nest_item(element, 0));
+    const int64_t elements = ls_array_num_elements(array);
+    for (int64_t i = 0; i < elements; ++i) {
+      spread *one = &all[i % count];
+      const double value = ls_array_f64(array, i);
+      const double before = value - one->mean;
+      one->mean += before / (double)++one->count;
+      one->squares += before * (value - one->mean);
+    }
   }
 }
 

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "cli/data/data.h"
-#include "cli/draw.h"
+#include "cli/look/canvas.h"
 
 enum { MOST_IMAGES = 8, MOST_ELEMENTS = 3, WIDTH = 80 };
 

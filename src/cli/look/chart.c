@@ -6,7 +6,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/draw.h"
 #include "cli/look/canvas.h"
 
 // The area of the curves, without axes; a dot is a part of a cell.

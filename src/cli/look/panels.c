@@ -11,11 +11,6 @@ char cli_curve_mark(size_t index) {
   return index == 0 ? '\0' : marks[(index - 1) % (sizeof(marks) - 1)];
 }
 
-// Returns the name of a metric without "test_", which its panel has.
-static const char *name_panel(const char *metric, bool compares) {
-  return !compares && strncmp(metric, "test_", 5) == 0 ? metric + 5 : metric;
-}
-
 static cli_panel *find_panel(cli_panels *panels, const char *name) {
   for (size_t i = 0; i < panels->count; ++i)
     if (strcmp(panels->items[i].name, name) == 0) return &panels->items[i];
@@ -25,7 +20,8 @@ static cli_panel *find_panel(cli_panels *panels, const char *name) {
 // Adds a curve to the panel of its metric, after making that.
 static ls_status add_curve(cli_panels *panels, const cli_series *series,
                            const char *folder, size_t run, size_t most) {
-  const char *name = name_panel(series->name, panels->compares);
+  const char *name = series->name;
+  if (!panels->compares && strncmp(name, "test_", 5) == 0) name += 5;
   cli_panel *panel = find_panel(panels, name);
   if (panel == NULL) {
     panel = &panels->items[panels->count++];

@@ -233,9 +233,10 @@ static void copy_rows(ls_nest to, int64_t to_row, ls_nest from,
   }
 }
 
-// Checks that a run's outputs have a row for each of the batch's.
-static ls_status check_outputs(const cli_signature *s,
-                               const cli_bucket *bucket) {
+static ls_status run_bucket(cli_signature *s, cli_bucket *bucket) {
+  LS_RETURN_IF_ERROR(ls_serving_run(s->model->serving, s->info.key,
+                                    bucket->inputs, &bucket->outputs));
+  // Checks that a run's outputs have a row for each of the batch's.
   const ls_array *input = ls_nest_as_array(ls_nest_item(bucket->inputs, 0));
   for (size_t i = 0; i < s->info.num_outputs; ++i) {
     const ls_array *array = ls_nest_as_array(ls_nest_item(bucket->outputs, i));
@@ -247,12 +248,6 @@ static ls_status check_outputs(const cli_signature *s,
     LS_RETURN_IF_ERROR(ls_array_wait(array));
   }
   return ls_ok();
-}
-
-static ls_status run_bucket(cli_signature *s, cli_bucket *bucket) {
-  LS_RETURN_IF_ERROR(ls_serving_run(s->model->serving, s->info.key,
-                                    bucket->inputs, &bucket->outputs));
-  return check_outputs(s, bucket);
 }
 
 static void run_batch(cli_batcher *self, cli_signature *s, int64_t rows) {

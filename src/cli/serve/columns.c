@@ -58,13 +58,6 @@ static ls_status open_columns(expander *e, const ls_train_config *config) {
   return ls_ok();
 }
 
-static void close_columns(expander *e) {
-  for (size_t i = 0; e->columns != NULL && i < e->count; ++i)
-    cli_release(e->columns[i].name);
-  cli_release(e->columns);
-  cli_words_close(&e->missing);
-}
-
 // Finds the column of that name, first at `from`: members mostly come in order.
 // Returns NULL if there is none.
 static column *find_column(const expander *e, size_t from, const char *name) {
@@ -247,7 +240,10 @@ ls_status cli_expand_columns(const cli_signature *signature, int64_t count,
   expander e = {.input = info->inputs[0].name, .text = text};
   ls_status status = open_columns(&e, config);
   if (ls_status_is_ok(status)) status = expand_rows(&e, count, c);
-  close_columns(&e);
+  for (size_t i = 0; e.columns != NULL && i < e.count; ++i)
+    cli_release(e.columns[i].name);
+  cli_release(e.columns);
+  cli_words_close(&e.missing);
   LS_RETURN_IF_ERROR(status);
   *rows = (cli_cursor){
       .text = text->data, .at = text->data, .end = text->data + text->size};

@@ -332,12 +332,6 @@ static ls_status train_model(const train_flags *flags,
   return status;
 }
 
-static void train_end(session *run) {
-  ls_progress_destroy(run->progress);
-  ls_model_destroy(&run->model);
-  cli_close_training(&run->set);
-}
-
 int cli_end_again(const cli_again *again, int64_t steps) {
   const int signal = cli_signals_first();
   if (signal == 0) return CLI_OK;
@@ -413,7 +407,9 @@ static int run_session(const train_flags *flags, session *run) {
     ls_status_free(status);
     status = ls_ok();
   }
-  train_end(run);  // Ends a line of progress before other output.
+  ls_progress_destroy(run->progress);
+  ls_model_destroy(&run->model);
+  cli_close_training(&run->set);
   const ls_code failed = ls_status_code(status);
   if (failed == LS_ALREADY_EXISTS)
     status =
