@@ -72,13 +72,14 @@ static ls_dataset *remake_concatenate(const ls_dataset *dataset,
   return ls_dataset_concatenate(inputs[0], inputs[1]);
 }
 
-#define CONCATENATE_CLASS                                                      \
-  .name = "concatenate", .is_quick = true, .remake = remake_concatenate,       \
-  .find_ids = find_concatenated_ids, .stage = &ls_concatenate_stage
-static const ls_dataset_class concatenate_class = {CONCATENATE_CLASS,
-                                                   .get = get_concatenated};
-static const ls_dataset_class concatenate_rows_class = {
-    CONCATENATE_CLASS, .read = read_concatenated};
+static const ls_dataset_class concatenate_class = {
+    .name = "concatenate",
+    .is_quick = true,
+    .remake = remake_concatenate,
+    .get_other = get_concatenated,
+    .read = read_concatenated,
+    .find_ids = find_concatenated_ids,
+    .stage = &ls_concatenate_stage};
 
 // Merges leaf `at` of `other` into `leaf`: the result describes both.
 static ls_status merge_leaf(ls_leaf_spec *leaf, const ls_leaf_spec *other,
@@ -127,9 +128,7 @@ ls_dataset *ls_dataset_concatenate(ls_dataset *first, ls_dataset *second) {
       first->size >= 0 ? combine_sum(second->most, first->size) : first->most;
   self->indexed =
       first->indexed && second->indexed && first->size != LS_UNKNOWN_SIZE;
-  const ls_status status = ls_dataset_merge_leaves(self);
-  if (self->rows) self->kind = &concatenate_rows_class;
-  return ls_dataset_fail(self, status);
+  return ls_dataset_fail(self, ls_dataset_merge_leaves(self));
 }
 
 // ---- Zip -------------------------------------------------------------------
@@ -180,11 +179,14 @@ static ls_dataset *remake_zip(const ls_dataset *dataset, ls_dataset **inputs) {
                   dataset->num_inputs);
 }
 
-#define ZIP_CLASS                                                              \
-  .name = "zip", .is_quick = true, .describe = describe_zip,                   \
-  .destroy = destroy_zip, .remake = remake_zip, .stage = &ls_zip_stage
-static const ls_dataset_class zip_class = {ZIP_CLASS, .get = get_zipped};
-static const ls_dataset_class zip_rows_class = {ZIP_CLASS, .read = read_zipped};
+static const ls_dataset_class zip_class = {.name = "zip",
+                                           .is_quick = true,
+                                           .describe = describe_zip,
+                                           .destroy = destroy_zip,
+                                           .remake = remake_zip,
+                                           .get_other = get_zipped,
+                                           .read = read_zipped,
+                                           .stage = &ls_zip_stage};
 
 static int64_t smaller(int64_t a, int64_t b) {
   if (a == 0 || b == 0) return 0;
@@ -221,9 +223,7 @@ static ls_dataset *make_zip(ls_nest shape, ls_dataset *const *inputs,
   }
   self->shape = shape;
   if (!ls_status_is_ok(self->base.failure)) return &self->base;
-  const ls_status status = join_specs(self);
-  if (self->base.rows && self->base.indexed) self->base.kind = &zip_rows_class;
-  return ls_dataset_fail(&self->base, status);
+  return ls_dataset_fail(&self->base, join_specs(self));
 }
 
 static ls_nest drop_leaf(ls_nest leaf, void *user) {

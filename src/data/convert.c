@@ -227,14 +227,14 @@ static bool convert_bounds(const ls_dataset *dataset, size_t leaf,
          ls_dataset_bounds(dataset->inputs[0], leaf, out_least, out_most);
 }
 
-#define CONVERT_CLASS                                                          \
-  .name = "convert", .is_quick = true, .describe = describe_convert,           \
-  .remake = remake_convert, .bounds = convert_bounds,                          \
-  .stage = &convert_stage_class
-static const ls_dataset_class convert_class = {CONVERT_CLASS,
-                                               .get = get_converted};
-static const ls_dataset_class convert_rows_class = {CONVERT_CLASS,
-                                                    .read = read_converted};
+static const ls_dataset_class convert_class = {.name = "convert",
+                                               .is_quick = true,
+                                               .describe = describe_convert,
+                                               .remake = remake_convert,
+                                               .get_other = get_converted,
+                                               .read = read_converted,
+                                               .bounds = convert_bounds,
+                                               .stage = &convert_stage_class};
 
 static bool convert_is_number(ls_dtype dtype) {
   return ls_dtype_is_float(dtype) || ls_dtype_is_integer(dtype) ||
@@ -271,10 +271,8 @@ static ls_status fill_convert(convert_dataset *self, int leaf,
                          base->num_leaves);
   memcpy(leaves, base->leaves, base->num_leaves * sizeof(*leaves));
   leaves[leaf].type = (ls_type){self->options.dtype, shape};
-  const ls_status status = ls_dataset_set_leaves(
-      base, ls_nest_retain(base->structure), leaves, base->num_leaves);
-  if (base->rows) base->kind = &convert_rows_class;
-  return status;
+  return ls_dataset_set_leaves(base, ls_nest_retain(base->structure), leaves,
+                               base->num_leaves);
 }
 
 static ls_dataset *make_convert(ls_dataset *dataset, int leaf,

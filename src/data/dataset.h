@@ -44,6 +44,9 @@ typedef struct ls_dataset_class {
   // `locate`.
   ls_status (*get)(const ls_dataset *dataset, ls_fetch *fetch, int64_t index,
                    ls_nest *element);
+  // Does so for data sets of no rows, whose `read` reads those of rows.
+  ls_status (*get_other)(const ls_dataset *dataset, ls_fetch *fetch,
+                         int64_t index, ls_nest *element);
   // Writes element indices[k] of each leaf to rows[leaf] + k * its size. Only
   // for rows. NULL: done by `locate`, else by `get`.
   ls_status (*read)(const ls_dataset *dataset, ls_fetch *fetch,

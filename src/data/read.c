@@ -242,6 +242,8 @@ ls_status ls_dataset_get(const ls_dataset *dataset, ls_fetch *fetch,
     status = kind->get(dataset, fetch, index, element);
   } else if (dataset->rows || kind->fill != NULL) {
     status = get_written(dataset, fetch, index, element);
+  } else if (kind->get_other != NULL) {
+    status = kind->get_other(dataset, fetch, index, element);
   } else {
     int64_t inner = 0;
     kind->locate(dataset, fetch, &index, 1, &inner);

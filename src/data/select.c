@@ -181,20 +181,19 @@ static ls_dataset *remake_repeat(const ls_dataset *dataset,
   return ls_dataset_repeat(inputs[0], ((const repeat_dataset *)dataset)->times);
 }
 
-#define REPEAT_CLASS                                                           \
-  .name = "repeat", .is_quick = true, .describe = describe_repeat,             \
-  .remake = remake_repeat, .find_ids = find_repeated_ids,                      \
-  .stage = &ls_repeat_stage
-static const ls_dataset_class repeat_class = {REPEAT_CLASS,
-                                              .get = get_repeated};
-static const ls_dataset_class repeat_rows_class = {REPEAT_CLASS,
-                                                   .read = read_repeated};
+static const ls_dataset_class repeat_class = {.name = "repeat",
+                                              .is_quick = true,
+                                              .describe = describe_repeat,
+                                              .remake = remake_repeat,
+                                              .get_other = get_repeated,
+                                              .read = read_repeated,
+                                              .find_ids = find_repeated_ids,
+                                              .stage = &ls_repeat_stage};
 
 ls_dataset *ls_dataset_repeat(ls_dataset *dataset, int64_t count) {
   repeat_dataset *self =
       LS_DATASET_NEW(repeat_dataset, &repeat_class, &dataset, 1, ls_ok());
   if (self == NULL) return NULL;
-  if (self->base.rows) self->base.kind = &repeat_rows_class;
   self->times = count;
   int64_t *size = &self->base.size;
   if (count == 0) *size = 0;

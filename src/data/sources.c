@@ -88,14 +88,14 @@ static bool array_bounds(const ls_dataset *dataset, size_t leaf,
   return true;
 }
 
-#define ARRAYS_CLASS                                                           \
-  .name = "arrays", .is_quick = true, .destroy = destroy_arrays,               \
-  .describe = describe_arrays, .bounds = array_bounds
-static const ls_dataset_class arrays_class = {ARRAYS_CLASS,
-                                              .read = read_arrays};
-// For leaves with strings, whose rows are copied one by one.
-static const ls_dataset_class string_arrays_class = {ARRAYS_CLASS,
-                                                     .get = get_arrays};
+static const ls_dataset_class arrays_class = {
+    .name = "arrays",
+    .is_quick = true,
+    .destroy = destroy_arrays,
+    .describe = describe_arrays,
+    .get_other = get_arrays,  // Copies a row with strings.
+    .read = read_arrays,
+    .bounds = array_bounds};
 
 // Makes the spec of a leaf's rows; the first leaf sets the number of rows.
 typedef struct row_count {
@@ -131,7 +131,6 @@ static ls_status find_data(arrays_dataset *self) {
   LS_RETURN_IF_ERROR(
       ls_dataset_set_spec(base, ls_nest_map(self->arrays, row_spec, &count)));
   base->size = count.rows;
-  if (!base->rows) base->kind = &string_arrays_class;
   LS_OWN_ARRAY(base->allocator, ls_nest, leaves, base->num_leaves);
   self->data = ls_new_array(base->allocator, const char *, base->num_leaves);
   self->columns =

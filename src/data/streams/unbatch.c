@@ -174,12 +174,12 @@ static ls_dataset *unbatch_remake(const ls_dataset *dataset,
   return ls_dataset_unbatch(inputs[0]);
 }
 
-#define UNBATCH_CLASS                                                          \
-  .name = "unbatch", .remake = unbatch_remake, .id = ls_dataset_id_own,        \
-  .stage = &unbatch_stage_class
-static const ls_dataset_class unbatch_class = {UNBATCH_CLASS, .get = get_row};
-static const ls_dataset_class unbatch_rows_class = {UNBATCH_CLASS,
-                                                    .read = unbatch_read_rows};
+static const ls_dataset_class unbatch_class = {.name = "unbatch",
+                                               .remake = unbatch_remake,
+                                               .get_other = get_row,
+                                               .read = unbatch_read_rows,
+                                               .id = ls_dataset_id_own,
+                                               .stage = &unbatch_stage_class};
 
 // Makes the rows' spec, and counts the rows.
 static ls_status find_rows(unbatch *self, ls_leaf_spec *leaves) {
@@ -217,7 +217,6 @@ static ls_status unbatch_fill(unbatch *self) {
       __builtin_mul_overflow(base->size, self->rows, &base->size))
     base->size = INT64_MAX;
   if (self->rows == 0) base->size = 0;
-  if (base->rows) base->kind = &unbatch_rows_class;
   return ls_ok();
 }
 

@@ -212,14 +212,13 @@ static void image_folder_name_file(const ls_dataset *dataset, int64_t index,
                         self->names.data + self->starts[index]);
 }
 
-#define IMAGE_FOLDER_CLASS                                                     \
-  .name = "image_folder", .file_of = image_folder_name_file,                   \
-  .destroy = image_folder_destroy, .describe = image_folder_describe
-static const ls_dataset_class sized_class = {IMAGE_FOLDER_CLASS,
-                                             .read = read_images};
-// For images of any size.
-static const ls_dataset_class any_size_class = {IMAGE_FOLDER_CLASS,
-                                                .get = get_image};
+static const ls_dataset_class image_folder_class = {
+    .name = "image_folder",
+    .destroy = image_folder_destroy,
+    .describe = image_folder_describe,
+    .get_other = get_image,  // Images of any size.
+    .read = read_images,
+    .file_of = image_folder_name_file};
 
 // ---- Making ----------------------------------------------------------------
 static bool is_image_name(const char *name) {
@@ -324,7 +323,6 @@ static ls_status set_spec(image_folder *self) {
   const ls_shape shape = LS_SHAPE(sized ? self->options.height : LS_UNKNOWN_DIM,
                                   sized ? self->options.width : LS_UNKNOWN_DIM,
                                   self->options.channels);
-  self->base.kind = sized ? &sized_class : &any_size_class;
   return ls_dataset_set_spec(&self->base,
                              LS_TUPLE(ls_nest_spec(LS_DTYPE_U8, shape),
                                       ls_nest_spec(LS_DTYPE_I32, LS_SCALAR)));
@@ -349,7 +347,7 @@ static ls_status image_folder_fill(image_folder *self, const char *folder,
 ls_dataset *ls_dataset_image_folder(const char *folder,
                                     const ls_image_folder_options *options) {
   image_folder *self =
-      LS_DATASET_NEW(image_folder, &sized_class, NULL, 0, ls_ok());
+      LS_DATASET_NEW(image_folder, &image_folder_class, NULL, 0, ls_ok());
   if (self == NULL) return NULL;
   self->base.indexed = true;
   return ls_dataset_fail(&self->base, image_folder_fill(self, folder, options));
@@ -357,8 +355,7 @@ ls_dataset *ls_dataset_image_folder(const char *folder,
 
 // Returns NULL for another data set.
 static const image_folder *as_image_folder(const ls_dataset *dataset) {
-  return dataset != NULL && (dataset->kind == &sized_class ||
-                             dataset->kind == &any_size_class)
+  return dataset != NULL && dataset->kind == &image_folder_class
              ? (const image_folder *)dataset
              : NULL;
 }

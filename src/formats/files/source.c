@@ -364,10 +364,8 @@ static ls_dataset *shard_files(const ls_dataset *dataset, int64_t count,
   .name = "records", .destroy = destroy_source, .describe = describe_source,   \
   .num_files = num_files, .file = file_path, .shard_files = shard_files
 
-static const ls_dataset_class rows_class = {LS_RECORD_CLASS,
-                                            .read = read_records};
-static const ls_dataset_class elements_class = {LS_RECORD_CLASS,
-                                                .get = get_record};
+static const ls_dataset_class indexed_class = {
+    LS_RECORD_CLASS, .get_other = get_record, .read = read_records};
 static const ls_dataset_class stream_class = {LS_RECORD_CLASS,
                                               .stage = &ls_record_stage};
 
@@ -385,9 +383,7 @@ static ls_status source_begin(ls_record_source *self) {
     self->first[i + 1] = self->first[i] + self->files[i]->count;
   }
   base->size = base->indexed ? self->first[self->num_files] : LS_UNKNOWN_SIZE;
-  base->kind = !base->indexed ? &stream_class
-               : base->rows   ? &rows_class
-                              : &elements_class;
+  base->kind = base->indexed ? &indexed_class : &stream_class;
   return ls_ok();
 }
 
