@@ -9,8 +9,11 @@ typedef struct gather_params {
   int64_t size, inner, picks;    // x is [outer, size, inner].
   size_t element;
   ls_dtype index;
+  bool once;  // Indices are read before all rows, not again for each outer one.
   const ls_cpu_indices *kernels;
 } gather_params;
+
+enum { MOST_ONCE = 4096 };  // Most indices read once.
 
 // Copies rows of `part` to twice `part` bytes as their first and last `part`:
 // no calls, where that is a constant.
@@ -49,16 +52,24 @@ static void gather_loop(const ls_kernel_call *call, int64_t begin_block,
   const int64_t end = ls_min_i64(end_block * self->rows_per_block, self->rows);
   const ls_index_range range = {0, self->size - 1, .skips = false};
   int64_t row = begin_block * self->rows_per_block;
+  if (self->once)
+    self->kernels->read[self->index](call->scratch, call->in[1], 0, self->picks,
+                                     &range);
   while (row < end) {
     const int64_t from = row % self->picks;
     const int64_t count =
-        ls_min_i64(LS_INDEX_CHUNK, ls_min_i64(self->picks - from, end - row));
+        ls_min_i64(self->once ? MOST_ONCE : LS_INDEX_CHUNK,
+                   ls_min_i64(self->picks - from, end - row));
     const int64_t outer = row / self->picks;
     char *out = (char *)call->out[0] + (size_t)row * bytes;
     const char *x =
         (const char *)call->in[0] + (size_t)(outer * self->size) * bytes;
-    int64_t at[LS_INDEX_CHUNK];
-    self->kernels->read[self->index](at, call->in[1], from, count, &range);
+    int64_t chunk[LS_INDEX_CHUNK];
+    const int64_t *at = chunk;
+    if (self->once)
+      at = (const int64_t *)call->scratch + from;
+    else
+      self->kernels->read[self->index](chunk, call->in[1], from, count, &range);
     if (self->inner == 1)
       self->kernels->pick[self->element](out, x, at, count);
     else
@@ -91,6 +102,8 @@ ls_status kernel_gather(ls_kernel_plan *plan) {
   self->element = ls_dtype_size(x.dtype);
   self->index = plan->in[1].dtype;
   self->kernels = plan->kernels->indices;
+  self->once = self->picks <= MOST_ONCE && self->picks < self->rows;
+  if (self->once) plan->scratch = (size_t)self->picks * sizeof(int64_t);
   return ls_kernel_runs(plan, gather_loop, self,
                         ls_blocks_of(self->rows, self->rows_per_block));
 }
