@@ -14,7 +14,7 @@
 #include "engine/cpu/kernels/reduce/short_rows.h"
 
 enum {
-  LEAST_ROWS = 16,  // Rows of a group, at least,
+  LEAST_ROWS = 16,  // Rows of a group, at least, unless they are long,
   MOST_ROWS = 512,  // and as many as have so many elements.
 };
 
@@ -253,7 +253,11 @@ static ls_status plan_rows(ls_kernel_plan *plan, ls_dtype label) {
   // Blocks have whole groups, so that groups are the same in every division
   // into blocks.
   const int64_t columns = ls_max_i64(1, self->columns);
-  self->group = ls_max_i64(LEAST_ROWS, MOST_ROWS / columns);
+  // Four rows of f64 have their maxima found together.
+  const bool is_alone =
+      columns > LS_BLOCK &&
+      (type.dtype != LS_DTYPE_F64 || self->rows < LS_REDUCE_STREAMS);
+  self->group = ls_max_i64(is_alone ? 1 : LEAST_ROWS, MOST_ROWS / columns);
   const int64_t group = self->group * columns;
   self->rows_per_block = self->group * ls_max_i64(1, LS_BLOCK / group);
   if (ls_is_half(type.dtype)) plan->scratch = 2 * (size_t)group * sizeof(float);
