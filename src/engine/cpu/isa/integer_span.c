@@ -214,7 +214,10 @@ static inline uint64_t ones_64(uint64_t x) {
 #if defined(__POPCNT__) && !defined(__AVX512DQ__)
   return (uint64_t)__builtin_popcountll(x);
 #else
-  x -= x >> 1 & UINT64_C(0x5555555555555555);
+  // Not the difference x - (x >> 1 & 0x55...), which gcc takes for the
+  // instruction.
+  x = (x & UINT64_C(0x5555555555555555)) +
+      (x >> 1 & UINT64_C(0x5555555555555555));
   x = (x & UINT64_C(0x3333333333333333)) +
       (x >> 2 & UINT64_C(0x3333333333333333));
   x = (x + (x >> 4)) & UINT64_C(0x0F0F0F0F0F0F0F0F);
