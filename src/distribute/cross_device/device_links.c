@@ -56,16 +56,6 @@ static size_t find_visible(const ls_machine *machine, const char *name) {
   return machine->num_devices;
 }
 
-static void log_unused(const ls_device_set *set, const ls_machine *machine) {
-  for (size_t i = 0; i < machine->num_devices; ++i) {
-    ls_device_name visible;
-    if (visible_name(machine, i, &visible) &&
-        ls_device_set_find(set, visible.text) == set->count)
-      ls_runtime_log(ls_runtime_current(), LS_LOG_INFO, "distribute",
-                     "device %s is visible and not used", visible.text);
-  }
-}
-
 static bool warn_of_device(const char *why, const char *device) {
   ls_runtime_log(ls_runtime_current(), LS_LOG_WARNING, "distribute",
                  "device %s %s: values are reduced to one device", device, why);
@@ -141,7 +131,13 @@ ls_status ls_cross_device_by_links(const char *const *devices,
   LS_OWN(ls_device_set, set) = {0};
   LS_RETURN_IF_ERROR(
       canonical_set(ls_current_allocator(), devices, num_devices, &set));
-  log_unused(&set, machine);
+  for (size_t i = 0; i < machine->num_devices; ++i) {
+    ls_device_name visible;
+    if (visible_name(machine, i, &visible) &&
+        ls_device_set_find(&set, visible.text) == set.count)
+      ls_runtime_log(ls_runtime_current(), LS_LOG_INFO, "distribute",
+                     "device %s is visible and not used", visible.text);
+  }
   if (!all_are_visible_gpus(&set, machine))
     return ls_reduce_to_one_create(NULL, out_ops);
   return is_cube_mesh(&set, machine)

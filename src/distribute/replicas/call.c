@@ -179,16 +179,6 @@ static ls_status merge(ls_rounds *call) {
 }
 
 // ---- All replicas ----------------------------------------------------------
-// Selects the arguments of all replicas before a callback runs.
-static ls_status select_args(ls_strategy *strategy, replica_call *call) {
-  const size_t count = (size_t)strategy->num_replicas;
-  LS_RETURN_IF_ERROR(ls_nests_init(&call->each, strategy->allocator, count));
-  for (size_t r = 0; r < count; ++r)
-    LS_RETURN_IF_ERROR(
-        ls_select_replica((int64_t)r, call->args, &call->each.items[r]));
-  return ls_ok();
-}
-
 static bool is_eager(const replica_call *call) {
   return call->graph->kind == LS_GRAPH_EAGER;
 }
@@ -223,7 +213,12 @@ static ls_status run_call(ls_strategy *strategy, replica_call *call,
                                .prepare = call_prepare,
                                .merge = merge,
                                .user = call};
-  LS_RETURN_IF_ERROR(select_args(strategy, call));
+  // Selects the arguments of all replicas before a callback runs.
+  const size_t count = (size_t)strategy->num_replicas;
+  LS_RETURN_IF_ERROR(ls_nests_init(&call->each, strategy->allocator, count));
+  for (size_t r = 0; r < count; ++r)
+    LS_RETURN_IF_ERROR(
+        ls_select_replica((int64_t)r, call->args, &call->each.items[r]));
   const uint64_t first_id = call->graph->next_id;
   ls_first_failure first;  // A merge function's.
   ls_failure_begin(&first);

@@ -56,11 +56,6 @@ static ls_status destinations_make_room(ls_device_set *set, size_t count) {
   return set->names == NULL ? ls_out_of_memory() : ls_ok();
 }
 
-static void add_once(ls_device_set *set, const char *name) {
-  if (ls_device_set_find(set, name) == set->count)
-    strcpy(set->names[set->count++].text, name);
-}
-
 // Removes duplicate devices: components may share a host.
 static void keep_once(ls_device_set *set) {
   const size_t count = set->count;
@@ -187,7 +182,8 @@ static ls_status add_named(ls_device_set *set, const char *name) {
         "destinations can not be empty: they name no device");
   LS_RETURN_IF_ERROR(ls_device_canonical(
       name, ls_context_current()->scoped.device, &canonical));
-  add_once(set, canonical.text);
+  if (ls_device_set_find(set, canonical.text) == set->count)
+    strcpy(set->names[set->count++].text, canonical.text);
   return ls_ok();
 }
 

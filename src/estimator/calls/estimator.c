@@ -130,17 +130,6 @@ static ls_status set_plans(ls_estimator *self, const ls_estimator_options *o) {
       &self->plans);
 }
 
-static ls_status set_lists(ls_estimator *self, const ls_estimator_options *o) {
-  self->has_params = o->params.kind == LS_KIND_DICT;
-  self->params = ls_params_copy(o->params);
-  LS_RETURN_IF_ERROR(ls_nest_status(self->params));
-  LS_SET_ARRAY_OR_RETURN(ls_current_allocator(), int64_t, self->batch_axis,
-                         o->num_batch_axes + 1);
-  for (size_t i = 0; i < o->num_batch_axes; ++i)
-    self->batch_axis[self->num_batch_axes++] = o->batch_axis[i];
-  return ls_ok();
-}
-
 static ls_status estimator_fill(ls_estimator *self,
                                 const ls_estimator_options *o) {
   self->runtime = ls_runtime_current();
@@ -154,7 +143,13 @@ static ls_status estimator_fill(ls_estimator *self,
   self->input_end_fails = o->input_end_fails;
   if (o->warm_start != NULL) self->warm_start = *o->warm_start;
   LS_RETURN_IF_ERROR(set_config(self, o->config));
-  LS_RETURN_IF_ERROR(set_lists(self, o));
+  self->has_params = o->params.kind == LS_KIND_DICT;
+  self->params = ls_params_copy(o->params);
+  LS_RETURN_IF_ERROR(ls_nest_status(self->params));
+  LS_SET_ARRAY_OR_RETURN(ls_current_allocator(), int64_t, self->batch_axis,
+                         o->num_batch_axes + 1);
+  for (size_t i = 0; i < o->num_batch_axes; ++i)
+    self->batch_axis[self->num_batch_axes++] = o->batch_axis[i];
   LS_RETURN_IF_ERROR(set_plans(self, o));
   return set_folder(self, o->model_dir,
                     ls_run_config_values(o->config)->model_dir);

@@ -89,21 +89,6 @@ static ls_status look_for_hosts(graceful *self, ls_runtime *runtime) {
   return ls_ok();
 }
 
-static ls_status find_lame(graceful *self, int32_t *out_count) {
-  *out_count = 0;
-  for (int32_t i = 0; i < ls_pod_num_hosts(self->pod); ++i) {
-    ls_pod_health health = LS_POD_HEALTHY;
-    const ls_status status =
-        ls_pod_ask_health(self->pod, i, self->nanos, &health);
-    const bool silent = ls_status_code(status) == LS_DEADLINE_EXCEEDED;
-    if (!silent) LS_RETURN_IF_ERROR(status);
-    ls_status_free(status);
-    self->lame[i] = silent || health == LS_POD_LAME;
-    *out_count += self->lame[i];
-  }
-  return ls_ok();
-}
-
 // ---- Shut down -------------------------------------------------------------
 typedef struct lame_text {
   char text[160];
@@ -180,7 +165,16 @@ static ls_status graceful_after_run(void *state, ls_run_context *context,
   int32_t count = 0;
   (void)results;
   if (self->pod == NULL || !ls_status_is_ok(self->ends)) return ls_ok();
-  LS_RETURN_IF_ERROR(find_lame(self, &count));
+  for (int32_t i = 0; i < ls_pod_num_hosts(self->pod); ++i) {
+    ls_pod_health health = LS_POD_HEALTHY;
+    const ls_status status =
+        ls_pod_ask_health(self->pod, i, self->nanos, &health);
+    const bool silent = ls_status_code(status) == LS_DEADLINE_EXCEEDED;
+    if (!silent) LS_RETURN_IF_ERROR(status);
+    ls_status_free(status);
+    self->lame[i] = silent || health == LS_POD_LAME;
+    count += self->lame[i];
+  }
   return count > 0 ? save_and_stop(self, context) : ls_ok();
 }
 

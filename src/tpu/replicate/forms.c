@@ -24,17 +24,6 @@ typedef struct sharding {
   size_t shards;
 } sharding;
 
-static ls_status check_shards(sharding *s) {
-  const ls_opt wanted = s->options->num_shards;
-  const int64_t shards = wanted.set ? wanted.value : 1;
-  if (shards < 1 || shards > LS_MAX_REPLICAS)
-    return ls_invalid_argument(
-        "num_shards must be a positive integer of at most %d, is %lld",
-        LS_MAX_REPLICAS, (long long)shards);
-  s->shards = (size_t)shards;
-  return ls_ok();
-}
-
 static int axis_of(const int *axes, size_t index) {
   return axes == NULL ? 0 : axes[index];
 }
@@ -164,7 +153,13 @@ static ls_status shard_here(sharding *s, ls_callback fn, void *user,
                             ls_nest *outputs) {
   LS_OWN(ls_nest, cut) = ls_none();
   LS_OWN(ls_nest, each) = ls_none();
-  LS_RETURN_IF_ERROR(check_shards(s));
+  const ls_opt wanted = s->options->num_shards;
+  const int64_t shards = wanted.set ? wanted.value : 1;
+  if (shards < 1 || shards > LS_MAX_REPLICAS)
+    return ls_invalid_argument(
+        "num_shards must be a positive integer of at most %d, is %lld",
+        LS_MAX_REPLICAS, (long long)shards);
+  s->shards = (size_t)shards;
   LS_RETURN_IF_ERROR(forms_check_inputs(s, inputs));
   LS_RETURN_IF_ERROR(cut_inputs(s, inputs, &cut));
   const ls_replicate_options *o = s->options->replicate;

@@ -144,17 +144,6 @@ static ls_status log_before_run(void *state, ls_run_context *context,
   return ls_ok();
 }
 
-static void append_value(ls_text *text, ls_nest value,
-                         const ls_run_context *context) {
-  double number = 0;
-  const ls_status status = ls_result_number(value, context, &number);
-  if (ls_status_is_ok(status))
-    ls_text_append_format(text, "%g", number);
-  else
-    ls_text_append(text, LS_NEST_TEXT(value));
-  ls_status_free(status);
-}
-
 static void write_line(logger *self, const ls_run_context *context,
                        double seconds, bool is_timed) {
   char line[1000];
@@ -167,7 +156,14 @@ static void write_line(logger *self, const ls_run_context *context,
   LS_OWN(ls_text, text) = {.allocator = ls_current_allocator()};
   for (size_t i = 0; i < self->options.num_values; ++i) {
     ls_text_append_format(&text, "%s%s = ", i > 0 ? ", " : "", self->names[i]);
-    append_value(&text, self->results[i], context);
+    double number = 0;
+    const ls_status status =
+        ls_result_number(self->results[i], context, &number);
+    if (ls_status_is_ok(status))
+      ls_text_append_format(&text, "%g", number);
+    else
+      ls_text_append(&text, LS_NEST_TEXT(self->results[i]));
+    ls_status_free(status);
   }
   if (is_timed) ls_text_append_format(&text, " (%.3f sec)", seconds);
   if (text.data != NULL)
