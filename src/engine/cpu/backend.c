@@ -221,7 +221,7 @@ static const ls_cpu_kernels *choose_kernels(const ls_runtime *runtime) {
 // and C library, and divide work by shapes alone, so the id contains none of
 // these. Its number must grow with any change of their arithmetic.
 static void make_numerics_id(cpu_backend *self) {
-  snprintf(self->numerics_id, sizeof(self->numerics_id), "lockstep-15 %s",
+  snprintf(self->numerics_id, sizeof(self->numerics_id), "lockstep-16 %s",
            ls_math_name(ls_runtime_math(self->base.runtime)));
 }
 
