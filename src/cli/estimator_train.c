@@ -279,6 +279,14 @@ static bool check_flags(const estimator_flags *flags,
   return says == NULL;
 }
 
+// Checks that the paths of the data can be absolute, as the run keeps them.
+static ls_status check_paths(const ls_train_config *asked) {
+  char room[PATH_MAX];
+  const char *data = asked->data, *test = asked->test;
+  if (data != NULL) LS_RETURN_IF_ERROR(cli_full_data(&data, room));
+  return test != NULL ? cli_full_data(&test, room) : ls_ok();
+}
+
 // Makes the folder of a training that goes on from a step of another one.
 static ls_status begin_branch(const estimator_flags *flags) {
   const train_flags *train = &flags->train;
@@ -389,6 +397,8 @@ static int run_words(const cli_syntax *syntax, train_flags *train, void *user) {
   if (code != CLI_OK) return code;
   train->any_metric = true;
   if (!cli_train_check(train)) return CLI_USAGE;
+  const ls_status status = check_paths(&train->asked);
+  if (!ls_status_is_ok(status)) return cli_report("train", status);
   flags->train = *train;
   code =
       cli_estimator_recall("train", train->resume, flags, words->type, &kept);

@@ -83,8 +83,14 @@ echo 'a;b' >x1/rows.csv
 "$lockstep" eval 'x[1]/run' >out.txt 2>err.txt || fail "eval of x[1]"
 cd 'a,b' || exit 1
 fails "a comma separates: rename the folder" --data 'r*.csv'
-fails "more than 4095 bytes with absolute paths" --data \
-  "/x/rows.csv$(printf ',/x/%0990d.csv' 1 2 3 4 5)"
+fails "a comma separates: rename the folder" --estimator --data 'r*.csv'
+fails "a comma separates: rename the folder" --estimator --data rows.csv \
+  --test 'r*.csv'
+for kind in "" --estimator; do
+  # shellcheck disable=SC2086
+  fails "more than 4095 bytes with absolute paths" $kind --data \
+    "/x/rows.csv$(printf ',/x/%0990d.csv' 1 2 3 4 5)"
+done
 "$lockstep" train --model tiny --data rows.csv --batch-size 4 --steps 1 \
   --quiet --run-dir run >../out.txt 2>../err.txt || fail "train in a,b"
 cd .. || exit 1
