@@ -74,6 +74,10 @@ has won '"weight_decay":0.01'
 trains sgd --config runs/bf16/config.json --optimizer adam
 grep -q '"learning_rate":0,' runs/sgd/config.json ||
   fail "adam has the rate of another optimizer"
+trains tested --model tiny --data synthetic --steps 12 --test-steps 1
+trains untested --config runs/tested --test none
+"$lockstep" plan tiny --config runs/tested --test none --no-steps \
+  >out.txt 2>err.txt || fail "a plan without the file's test"
 
 # A file by hand has any flag.
 printf '{ "model": "tiny", "data": "synthetic", "steps": 12, "quiet": true,

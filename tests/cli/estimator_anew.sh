@@ -37,6 +37,20 @@ same line line2
 trains won --config runs/tiny/estimator.json --seed 4 --steps 5
 grep -q '"seed": 4,' runs/won/estimator.json &&
   [ -e runs/won/model.ckpt-5.json ] || fail "the command line does not win"
+# A rate by --learning-rate replaces one by --param, and the reverse.
+trains param --config runs/tiny/estimator.json --param learning_rate=0.5
+grep -q '"param": "learning_rate=0.5"' runs/param/estimator.json &&
+  ! grep -q '"learning_rate"' runs/param/estimator.json || fail "no --param"
+trains rate --config runs/param/estimator.json --learning-rate 0.01
+same tiny rate
+# --find-lr chooses the rates, of one step each, of any configuration.
+trains loops --estimator --model tiny --data synthetic --steps 6 \
+  --tpu virtual:1x1 --iterations-per-loop 2
+for config in tiny param loops; do
+  "$lockstep" train --estimator --find-lr --steps 20 \
+    --config runs/$config/estimator.json >out.txt 2>err.txt ||
+    fail "find-lr of $config"
+done
 # A model's configuration trains its model as an estimator.
 trains model --model tiny --data synthetic --steps 6 --optimizer sgd
 trains of --estimator --config runs/model/config.json

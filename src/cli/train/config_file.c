@@ -17,7 +17,8 @@ typedef struct config_file {
   const char *path;
   const train_flags *line;  // Flags of the command line alone.
   train_flags *flags;
-  char *texts;  // Room for the next text.
+  bool has_param;  // The command line has --param.
+  char *texts;     // Room for the next text.
 } config_file;
 
 // ---- Members ---------------------------------------------------------------
@@ -141,12 +142,19 @@ static bool is_replaced(const config_file *file, const char *name) {
   const bool ends =
       line->epochs != 0 || line->steps != 0 || file->line->steps > 0;
   const bool finds = file->line->find_lr != NULL;
+  const bool is_estimator = file->syntax->subject != NULL;
   if (finds && cli_find_rate_replaces(name)) return true;
+  if (strcmp(name, "test-steps") == 0)
+    return line->test != NULL && strcmp(line->test, "none") == 0;
+  if (strcmp(name, "iterations-per-loop") == 0) return is_estimator && finds;
+  if (strcmp(name, "param") == 0)
+    return is_estimator && (finds || line->learning_rate != 0);
   if (strcmp(name, "model") == 0) return file->syntax->operand_form != NULL;
   if (strcmp(name, "epochs") == 0 || strcmp(name, "steps") == 0)
     return ends || finds;
-  return strcmp(name, "learning-rate") == 0 && line->optimizer != NULL &&
-         !names_own_rule(file);
+  return strcmp(name, "learning-rate") == 0 &&
+         (file->has_param ||
+          (line->optimizer != NULL && !names_own_rule(file)));
 }
 
 // Returns true for members of a warm start that begin a run which is resumed.
@@ -256,8 +264,13 @@ int cli_train_read_config(const cli_syntax *syntax, int argc, char **argv,
   int code = CLI_OK;
   if (flags->config == NULL) return CLI_OK;
   const train_flags line = *flags;
+  const cli_option *param = cli_option_find(syntax, "param", 5);
   config_file file = {
-      .syntax = syntax, .path = line.config, .line = &line, .flags = flags};
+      .syntax = syntax,
+      .path = line.config,
+      .line = &line,
+      .flags = flags,
+      .has_param = param != NULL && *(const char *const *)param->value != NULL};
   char path[PATH_MAX + 16];
   snprintf(path, sizeof(path), "%s/config.json", line.config);
   if (cli_is_run(line.config)) file.path = path;
