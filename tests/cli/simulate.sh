@@ -95,6 +95,13 @@ ends 2 "train --data a.npz: the disk of a simulated training is in memory" \
 ends 2 "--ranks is '0', expected a whole number from 1 on" simulate --ranks 0
 ends 2 "train: the disk of a simulated training is in memory and has no files" \
   simulate -- train --model tiny
+printf '{"data":"synthetic","replicas":2,"steps":1}' >config.json
+for config in "--config config.json" --config=config.json; do
+  # shellcheck disable=SC2086
+  simulates 0 "1 seeds: 1 with the right" -- train $config --model tiny
+done
+ends 2 "train --data a.npz: the disk of a simulated training is in memory" \
+  simulate -- train --config config.json --data a.npz
 ends 1 "the training fails without faults" simulate -- train --model none \
   --data synthetic
 ends 1 "--replicas is 1, but there are 2 ranks" simulate -- \

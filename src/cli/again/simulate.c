@@ -416,6 +416,7 @@ static bool take_words(simulate *self, int argc, char **argv, char **words) {
                                         "--seeds",   "--trace",  "--events"};
   enum { EARLIER = 5, LATER = 2 };
   const char *data = NULL;
+  bool has_config = false;  // A file that may have the data.
   if (argc < 1 || strcmp(argv[0], "train") != 0)
     return cli_refuse(command,
                       "%s%s: lockstep simulate --ranks 2 -- train --model tiny "
@@ -437,6 +438,8 @@ static bool take_words(simulate *self, int argc, char **argv, char **words) {
   for (int i = 1; i < argc; ++i) {
     if (strncmp(argv[i], "--data=", 7) == 0) data = argv[i] + 7;
     if (strcmp(argv[i], "--data") == 0 && i + 1 < argc) data = argv[i + 1];
+    has_config |= strcmp(argv[i], "--config") == 0 ||
+                  strncmp(argv[i], "--config=", 9) == 0;
     for (size_t k = 0; k < sizeof(refused) / sizeof(*refused); ++k) {
       const size_t size = strlen(refused[k]);
       if (strncmp(argv[i], refused[k], size) != 0 ||
@@ -449,7 +452,7 @@ static bool take_words(simulate *self, int argc, char **argv, char **words) {
           refused[k]);
     }
   }
-  if (data == NULL || strcmp(data, "synthetic") != 0)
+  if (data == NULL ? !has_config : strcmp(data, "synthetic") != 0)
     return cli_refuse(command,
                       "train%s%s: the disk of a simulated training is in "
                       "memory and has no files; give --data synthetic",
