@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#define _GNU_SOURCE
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "cli/estimator.h"
 #include "cli/ranks.h"
@@ -48,10 +50,10 @@ ls_status cli_build_inference(const ls_train_config *config,
   return ls_nest_status(out->predictions);
 }
 
-// Writes the text of an asset to a file without a name, and its path.
+// Writes the text of an asset to a file in memory, and its path.
 static ls_status write_asset(const char *text, FILE **out_file, char *path,
                              size_t size) {
-  *out_file = tmpfile();
+  *out_file = fdopen(memfd_create("asset", MFD_CLOEXEC), "w");
   if (*out_file == NULL)
     return LS_STATUS(LS_UNAVAILABLE, "no temporary file for an asset");
   fputs(text, *out_file);
