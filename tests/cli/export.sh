@@ -26,6 +26,14 @@ grep -q '"serving_default"' "$(cat out.txt)/serve.ls" || fail "no signature"
   >diff.txt 2>err.txt
 [ "$(cut -d: -f1 diff.txt)" = sgd/step ] || fail "values: $(cat diff.txt)"
 
+# Files are made in the folder of the export only.
+shut='mount -t tmpfs -o ro none /tmp && [ -x "$0" ]'
+if unshare -rm sh -c "$shut" "$lockstep" >out.txt 2>err.txt; then
+  unshare -rm sh -c "$shut && exec \"\$0\" export run --out out" "$lockstep" \
+    >out.txt 2>err.txt || fail "export with /tmp read-only"
+  rm -rf out
+fi
+
 "$lockstep" export run --out out --onnx --stablehlo --batch-size 8 \
   >out.txt 2>err.txt || fail "export --onnx --stablehlo"
 has "$(cat out.txt)" assets.extra model.onnx model.predict.onnx serve.ls \
@@ -114,6 +122,13 @@ same_as half-run lost predict --data synthetic --limit 8
 rm -r lost half-run/config.json
 "$lockstep" export half-run --out lost >out.txt 2>err.txt || fail "export without config.json"
 same_as half-run lost predict --data synthetic --limit 8
+# A run is one still, whatever is exported into it.
+"$lockstep" predict half-run --data synthetic --limit 8 >run.txt 2>err.txt ||
+  fail "predict without config.json"
+cp -r "$(ls -d direct/export/*)" half-run/1
+"$lockstep" predict half-run --data synthetic --limit 8 >out.txt 2>err.txt ||
+  fail "predict of a run with an export"
+cmp -s run.txt out.txt || fail "a run's export is taken for it"
 # A folder may be named as NAME=EXPORT is.
 mv lost rate=0.1
 same_as half-run rate=0.1 predict --data synthetic --limit 8

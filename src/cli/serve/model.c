@@ -212,9 +212,11 @@ ls_status cli_served_check_name(const cli_served *model) {
 
 bool cli_is_export(const char *folder) {
   char path[PATH_MAX], file[PATH_MAX + 16];
+  size_t checkpoints = 0;
   snprintf(path, sizeof(path), "%s", folder);
   snprintf(file, sizeof(file), "%s/config.json", path);
-  if (access(file, F_OK) == 0) return false;
+  ls_status_free(ls_saved_steps(path, NULL, 0, &checkpoints));
+  if (checkpoints > 0 || access(file, F_OK) == 0) return false;
   find_newest(path, sizeof(path));
   snprintf(file, sizeof(file), "%s/%s.ls", path, LS_SERVING_TAG);
   return access(file, F_OK) == 0;
