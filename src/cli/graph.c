@@ -22,8 +22,8 @@ static ls_status print_step(const graph_flags *flags, cli_step *step,
   if (flags->lowered) return ls_function_print_lowered(step->function, text);
   if (flags->plan) return ls_function_print_plan(step->function, text);
   if (flags->cost) {
-    // Runs steps for one to two seconds, at least two steps.
-    // The first warms up memory and threads.
+    // Runs a step that warms up memory and threads, then steps for one to two
+    // seconds, at least two.
     LS_RETURN_IF_ERROR(cli_step_run(step, NULL));
     LS_RETURN_IF_ERROR(ls_function_measure(step->function, true));
     const time_t begin = time(NULL);

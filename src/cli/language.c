@@ -175,7 +175,6 @@ ls_status cli_language_score(cli_language *self, const cli_files *files,
   return ls_ok();
 }
 
-// ---- Texts -----------------------------------------------------------------
 // ---- Choosing bytes --------------------------------------------------------
 // Takes the most likely byte, also where a division would overflow.
 static bool is_greedy(const cli_drawing *drawing) {

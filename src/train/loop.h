@@ -20,9 +20,9 @@
 #include "train/ranks.h"
 #include "train/run_plan.h"
 
-// ---- Device loops -----------------------------------------------------------
 // Device loops: many steps in one run, as a loop in the replicas that gets a
 // batch for each step.
+
 // ---- Feeder ----------------------------------------------------------------
 // A feeder is a thread that feeds the cores of a strategy with batches, while a
 // loop on the cores takes them.
