@@ -267,10 +267,11 @@ LS_API LS_MUST_USE ls_status ls_optimizer_minimize_tape(ls_optimizer *optimizer,
                                                         ls_tape *tape,
                                                         ls_tensor loss);
 // Makes a step with known gradients: `gradients[i]` belongs to `variables[i]`;
-// a none leaves it unchanged. All replicas pass the same variables in the same
-// order.
-//   LS_INVALID_ARGUMENT     none has a gradient: lists the variables; or one is
-//                           of another type or shape than its variable: no
+// a none leaves it unchanged; a component stands for its whole variable. All
+// replicas pass the same variables in the same order.
+//   LS_INVALID_ARGUMENT     none has a gradient: lists the variables; two
+//                           components of one variable have one; or one is of
+//                           another type or shape than its variable: no
 //                           variable changes.
 //   LS_FAILED_PRECONDITION  in a cross-replica context: see
 //                           ls_optimizer_apply_across.

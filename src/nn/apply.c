@@ -320,7 +320,15 @@ static ls_status take_pairs(step *s, ls_variable *const *variables,
                        "gradients cannot be applied",
                        ls_variable_name(variables[i]));
     LS_RETURN_IF_ERROR(ls_optimizer_check_gradient(variables[i], gradients[i]));
-    s->variables[s->count] = variables[i];
+    // A step moves all components together.
+    ls_variable *whole = variables[i]->container;
+    s->variables[s->count] = whole != NULL ? whole : variables[i];
+    for (size_t k = 0; whole != NULL && k < s->count; ++k)
+      if (s->variables[k] == whole)
+        return ls_invalid_argument(
+            "two gradients are given for components of variable '%s': a step "
+            "moves all of them together",
+            whole->name);
     s->gradients[s->count++] = gradients[i].as.tensor;
   }
   return s->count > 0 ? ls_ok() : ls_optimizer_no_gradients(variables, count);

@@ -125,6 +125,40 @@ static ls_nest train_on_tape(ls_nest args, void *user) {
   return ls_none();
 }
 
+// Makes a step on a tape whose variables and gradients are taken one by one.
+static ls_op apply_on_tape(const training *t, ls_tensor (*loss)(ls_nest args,
+                                                                void *user)) {
+  enum { MOST = 2 };
+  ls_variable *found[MOST];
+  ls_nest xs[MOST], gradients[MOST];
+  LS_OWN(ls_tape, tape) = NULL;
+  expect_ok(ls_tape_begin(&tape));
+  const ls_tensor y = loss(ls_none(), (void *)(uintptr_t)t);
+  expect_ok(ls_tape_end(tape));
+  assert_int_equal(ls_tape_variables(tape, found, MOST), MOST);
+  for (size_t i = 0; i < MOST; ++i)
+    xs[i] = ls_nest_variable(found[i]);
+  expect_ok(ls_tape_gradients(tape, ls_leaf(y), xs, MOST, gradients));
+  for (size_t i = 0; i < MOST; ++i)
+    ls_nest_release(xs[i]);
+  return ls_optimizer_apply(t->optimizer, found, gradients, MOST);
+}
+
+static ls_tensor product_of_both(ls_nest args, void *user) {
+  const training *t = user;
+  (void)args;
+  return ls_mul(ls_variable_read(ls_variable_component(t->v, 0)),
+                ls_variable_read(ls_variable_component(t->v, 1)));
+}
+
+static ls_nest train_component(ls_nest args, void *user) {
+  const training *t = user;
+  ls_variable *first = ls_variable_component(t->v, 0);
+  (void)ls_optimizer_minimize_only(t->optimizer, squared(args, user), &first,
+                                   1);
+  return ls_none();
+}
+
 TEST(a_step_outside_of_replicas_moves_all_copies) {
   LS_SPEC("V87");
   LS_OWN(ls_strategy, strategy) = mirrored_of(2);
@@ -140,6 +174,15 @@ TEST(a_step_outside_of_replicas_moves_all_copies) {
   expect_components(t.v, (double[]){-0.25, -0.25}, 2);
   ls_nest_release(run_on(strategy, train_on_tape, ls_none(), &t));
   expect_components(t.v, (double[]){-0.25, -0.25}, 2);
+  set_components(t.v, (double[]){1, 1}, 2);
+  assert_false(ls_op_is_failed(apply_on_tape(&t, squared)));
+  expect_components(t.v, (double[]){0.5, 0.5}, 2);
+  call_once(train_component, &t);
+  expect_components(t.v, (double[]){0, 0}, 2);
+  expect_status(ls_tensor_status(
+                    ls_op_output(apply_on_tape(&t, product_of_both), 0)),
+                LS_INVALID_ARGUMENT, "for components of variable 'w'");
+  expect_components(t.v, (double[]){0, 0}, 2);
   // All of these used one slot, which is the variable's own.
   ls_variable *slot = NULL, *found[4];
   expect_ok(ls_optimizer_slot(t.optimizer, t.v, "momentum", &slot));
