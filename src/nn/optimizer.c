@@ -291,6 +291,7 @@ static ls_status create_kept(ls_variable *variable, bool is_local,
 
 static ls_status keep_gradient(ls_optimizer *optimizer, ls_variable *variable,
                                bool is_local) {
+  if (variable->container != NULL) variable = variable->container;
   ls_variable *former = ls_map_find_u64(&optimizer->kept, variable->id);
   ls_variable *kept = NULL;
   if (former != NULL && !former->is_dropped) return ls_ok();
@@ -360,8 +361,12 @@ ls_status ls_optimizer_kept_gradient(const ls_optimizer *optimizer,
                                      ls_variable **out_gradient) {
   LS_REQUIRE_OUT(out_gradient, optimizer, variable);
   optimizer = inner_optimizer(optimizer);
-  *out_gradient = ls_map_find_u64(&optimizer->kept, variable->id);
-  return *out_gradient != NULL
+  const ls_variable *whole = variable->container;
+  ls_variable *kept = ls_map_find_u64(&optimizer->kept,
+                                      whole != NULL ? whole->id : variable->id);
+  *out_gradient =
+      kept != NULL && whole != NULL ? ls_slot_component(kept, variable) : kept;
+  return kept != NULL
              ? ls_ok()
              : LS_STATUS(LS_NOT_FOUND, "%s keeps no gradient of variable '%s'",
                          optimizer->name, ls_variable_name(variable));

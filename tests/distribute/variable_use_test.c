@@ -192,6 +192,24 @@ TEST(a_step_outside_of_replicas_moves_all_copies) {
   ls_variable_release(t.v);
 }
 
+TEST(a_component_keeps_the_gradient_of_its_variable) {
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  training t = {
+      .v = variable_in(strategy, (variable_kind){.name = "w", .initial = 1})};
+  ls_variable *second = ls_variable_component(t.v, 1), *whole = NULL,
+              *kept = NULL;
+  expect_ok(
+      ls_sgd_create(&(ls_sgd_options){.learning_rate = 0.25}, &t.optimizer));
+  expect_ok(ls_optimizer_keep_gradients(t.optimizer, &second, 1));
+  call_once(train_at_once, &t);
+  expect_ok(ls_optimizer_kept_gradient(t.optimizer, t.v, &whole));
+  expect_components(whole, (double[]){2, 2}, 2);
+  expect_ok(ls_optimizer_kept_gradient(t.optimizer, second, &kept));
+  assert_ptr_equal(kept, ls_variable_component(whole, 1));
+  ls_optimizer_release(t.optimizer);
+  ls_variable_release(t.v);
+}
+
 TEST(a_step_in_a_graph_moves_all_copies) {
   LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   LS_OWN(ls_graph, graph) = graph_named("g");
