@@ -261,9 +261,10 @@ typedef struct ls_partitioned_infeed_options {
 // Creates a partitioned queue; the caller owns a reference.
 // ls_infeed_queue_enqueue takes a list of lists, one for each replica of the
 // host, and makes an op `enqueue/replica_R/input_CORE` for each core that gets
-// something; the dequeue returns whole values.
-//   LS_INVALID_ARGUMENT  no assignment; parts below 1, or another number of
-//                        them than cores.
+// something (R counts the list's items: 0 if it feeds one replica alone); the
+// dequeue returns whole values.
+//   LS_INVALID_ARGUMENT  no assignment, or no such replica in it; parts below
+//                        1, or another number of them than cores.
 LS_API LS_MUST_USE ls_status ls_partitioned_infeed_create(
     const ls_partitioned_infeed_options *options, ls_infeed_queue **out_queue);
 

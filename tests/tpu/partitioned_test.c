@@ -143,6 +143,32 @@ static ls_infeed_queue *make_queue(const fixture *x, int host) {
   return queue;
 }
 
+// Makes a queue of one element that feeds a single replica.
+static ls_status queue_of_replica(const fixture *x, int64_t replica,
+                                  ls_infeed_queue **out_queue) {
+  return ls_partitioned_infeed_create(
+      &(ls_partitioned_infeed_options){.queue = {.num_elements = LS_SOME(1)},
+                                       .assignment = x->assignment,
+                                       .replica = LS_SOME(replica)},
+      out_queue);
+}
+
+TEST(a_queue_of_one_replica_feeds_that_one_alone) {
+  static const int64_t wrong[] = {-1, 2, INT64_C(1) << 32};
+  LS_OWN(fixture, x) = begin();
+  LS_OWN(ls_infeed_queue, queue) = NULL;
+  for (size_t i = 0; i < LS_COUNT_OF(wrong); ++i)
+    expect_status(queue_of_replica(&x, wrong[i], &queue), LS_INVALID_ARGUMENT,
+                  "the assignment has 2");
+  expect_ok(queue_of_replica(&x, 1, &queue));
+  LS_GRAPH_SCOPE(x.f.graph);
+  const ls_nest value = ls_leaf(ls_fill(LS_DTYPE_F32, LS_SHAPE(4), 1));
+  LS_OWN(ls_nest, two) = LS_LIST(LS_LIST(value), LS_LIST(value));
+  ls_nest ops = ls_none();
+  expect_status(ls_infeed_queue_enqueue(queue, two, NULL, &ops),
+                LS_INVALID_ARGUMENT, "it feeds replica 1 alone");
+}
+
 // What replica r gets: numbers from 100 r on.
 static ls_nest inputs_of(int r) {
   const ls_tensor tile = ls_add_scalar(

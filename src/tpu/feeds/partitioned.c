@@ -37,6 +37,13 @@ ls_partitioned_infeed_create(const ls_partitioned_infeed_options *options,
   if (options->assignment == NULL)
     return ls_invalid_argument(
         "a partitioned infeed queue needs a device assignment");
+  const int64_t replicas =
+      ls_device_assignment_num_replicas(options->assignment);
+  if (options->replica.set &&
+      (options->replica.value < 0 || options->replica.value >= replicas))
+    return ls_invalid_argument(
+        "replica %lld does not exist: the assignment has %lld",
+        (long long)options->replica.value, (long long)replicas);
   LS_OWN(ls_infeed_queue, queue) = NULL;
   LS_RETURN_IF_ERROR(
       ls_infeed_queue_make(&options->queue, "PartitionedInfeedQueue", &queue));
@@ -88,6 +95,11 @@ static ls_status begin_enqueues(enqueues *e, size_t count) {
     LS_RETURN_IF_ERROR(ls_device_assignment_replicas_on(
         queue->assignment, queue->host, 0, e->replicas, count, &found));
   }
+  if (found != count && queue->replica.set)
+    return ls_invalid_argument(
+        "queue '%s' is given inputs of %zu replicas; it feeds replica %lld "
+        "alone",
+        queue->name, count, (long long)queue->replica.value);
   if (found != count)
     return ls_invalid_argument(
         "queue '%s' is given inputs of %zu replicas; host %d has %zu",
