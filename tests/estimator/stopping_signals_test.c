@@ -353,6 +353,24 @@ static ls_nest mask_of(const int *bits, int64_t count) {
   return made;
 }
 
+TEST(kept_rows_own_their_strings) {
+  static const int bits[] = {0, 1};
+  static const char text[] = "a row of text";
+  const ls_bytes rows[] = {{text, sizeof(text) - 1}, {text, sizeof(text) - 1}};
+  ls_array *strings = NULL;
+  ls_nest got = ls_none();
+  expect_ok(ls_array_create_copy(LS_DTYPE_STRING, LS_SHAPE(2), rows, &strings));
+  ls_nest all = ls_nest_array(strings);
+  LS_OWN(ls_nest, padding) = mask_of(bits, 2);
+  expect_ok(ls_predictions_rows(all, padding, false, &got));
+  const ls_bytes *kept = ls_array_data(ls_nest_as_array(got));
+  assert_ptr_not_equal(kept[0].data,
+                       ((const ls_bytes *)ls_array_data(strings))[0].data);
+  ls_nest_release(all);
+  assert_string_equal(kept[0].data, text);
+  ls_nest_release(got);
+}
+
 TEST(only_real_rows_are_kept) {
   LS_SPEC("E97");
   LS_OWN(counted, c) = counted_begin(1);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory/own.h"
+#include "base/values/array_internal.h"
 #include "base/values/nest_internal.h"
 #include "data/iterator.h"
 #include "lockstep/graph.h"
@@ -101,13 +102,17 @@ static ls_nest keep_rows(ls_nest leaf, void *user) {
   shape.dim[0] = count;
   const ls_status status = ls_array_create(ls_array_dtype(from), shape, &kept);
   if (!ls_status_is_ok(status)) return ls_fail(status);
+  ls_array_lend(kept);
   char *end = ls_array_mutable_data(kept);
   for (int64_t i = 0; i < rows; ++i) {
     if (!ls_prediction_is_kept(*padding, i)) continue;
     memcpy(end, (const char *)ls_array_data(from) + (size_t)i * size, size);
     end += size;
   }
-  return ls_nest_array(kept);
+  const ls_status owned = ls_array_own(kept);
+  if (ls_status_is_ok(owned)) return ls_nest_array(kept);
+  ls_array_release(kept);
+  return ls_fail(owned);
 }
 
 ls_status ls_predictions_rows(ls_nest predictions, ls_nest padding, bool stops,
