@@ -27,6 +27,7 @@
 // Public functions check their arguments and call the table; no other code
 // depends on a strategy's kind. A new kind is a file with its table, which may
 // use functions of other kinds, and a public header with a constructor.
+
 typedef struct ls_crossing ls_crossing;
 typedef struct ls_update_call ls_update_call;
 
@@ -334,6 +335,8 @@ static inline ls_distribute_scoped *ls_distribute_scoped_here(void) {
 // so that every kind of strategy has a map. Hosts are in the order in which
 // replicas first name them. Values are numbered host by host, and within a host
 // in the order of its devices; value i is for replica i.
+
+// A host of a map.
 typedef struct ls_input_host {
   char *name;      // Canonical name of its CPU.
   char **devices;  // Canonical names, one per value of this host.

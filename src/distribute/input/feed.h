@@ -12,6 +12,7 @@
 // ---- Rows -------------------------------------------------------------------
 // Rows of a batch: how many rows each part gets, where they are, and padding
 // for missing rows. All arithmetic with such rows is here.
+
 // How the rows of a batch are shared among parts. A zero field has its default.
 typedef struct ls_row_shares {
   int64_t parts;

@@ -233,6 +233,7 @@ LS_MUST_USE ls_status ls_feed_call_end(ls_feed_call *self, size_t num_tuples);
 
 // ---- Infeed queues ----------------------------------------------------------
 // Infeed queues, private part: used by training loops and partitioned queues.
+
 // The type and shape of one element of the tuples.
 typedef struct ls_infeed_element {
   ls_dtype dtype;  // LS_DTYPE_NONE: not set.

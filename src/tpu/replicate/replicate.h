@@ -21,6 +21,7 @@
 //
 // The owner keeps a context as long as a scope of it is open; what the context
 // has collected can be read afterwards, too.
+
 // The replicated handle of a variable of a TPU strategy.
 typedef struct ls_tpu_handle {
   const ls_variable *variable;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Maxima, minima, sums and products of short rows: loops over rows of a constant length,
-// which the compiler vectorizes across rows. In the order of long rows
-// (kernels/reduce/reduce.c): element j takes in element j + 8, j + 4, j + 2, j
-// + 1.
+// Maxima, minima, sums and products of short rows: loops over rows of a
+// constant length, which the compiler vectorizes across rows. In the order of
+// long rows (kernels/reduce/reduce.c): element j takes in element j + 8, j + 4,
+// j + 2, j + 1.
 #include "engine/cpu/kernels/reduce/short_rows.h"
 #include "engine/cpu/isa/isa.h"
 #include "engine/cpu/isa/vec.h"
