@@ -130,8 +130,8 @@ LS_API int ls_op_line(ls_op op);
 LS_API LS_MUST_USE ls_status ls_op_attr(ls_op op, const char *name,
                                         const ls_attr **out_attr);
 // Sets or replaces an attribute of an op in a build graph, or in a function's
-// graph. Later runs of sessions have it, whatever they have run before; a
-// function that has been traced keeps what it was compiled with.
+// graph. Later runs of sessions have it, whatever they have run before;
+// calls of the function in eager mode keep what it was compiled with.
 //   LS_INVALID_ARGUMENT  an attribute of the op has this name and another kind,
 //                        cannot have this value, or does not fit the op's
 //                        outputs and regions; under any other name all values
