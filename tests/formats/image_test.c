@@ -405,6 +405,6 @@ static ls_status encode_with_little_memory(void *user) {
 
 TEST(no_memory_for_a_png_is_survived) {
   unsigned char pixels[12] = {1, 2, 3};
-  ls_pixels image = {pixels, 6, 2, 2, 3, 8};
+  ls_pixels image = {pixels, 6, 2, 2, 3, LS_DTYPE_U8};
   REFUSE_EACH(encode_with_little_memory, &image);
 }

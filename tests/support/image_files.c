@@ -50,7 +50,7 @@ bool image_is_read(const char *name) {
                               .size = is_png ? sizeof(png) : sizeof(jpeg),
                               .most_pixels = 1};
   unsigned char pixel = 0;
-  const ls_pixels out = {&pixel, 1, 1, 1, 1, 8};
+  const ls_pixels out = {&pixel, 1, 1, 1, 1, LS_DTYPE_U8};
   LS_OWN(ls_status, status) =
       ls_image_decode(ls_allocator_system(), &file, &out);
   return ls_status_code(status) != LS_UNIMPLEMENTED;
