@@ -133,7 +133,7 @@ static void pack_png(const ls_array *image, subject *out) {
                             .width = shape.dim[1],
                             .height = shape.dim[0],
                             .channels = (int)shape.dim[2],
-                            .bits = 8};
+                            .dtype = LS_DTYPE_U8};
   must(ls_png_encode(ls_allocator_system(), &pixels, &out->bytes, &out->size));
 #ifdef LS_HAVE_PNG
   out->bare = bare_png;
